@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The guest's init: mounts what the tests need, runs one test, looks for what
+ * the test has left behind, and reboots (QEMU runs with -no-reboot, and a
+ * kernel without ACPI cannot power off).
+ *
+ * The kernel command line says what to run:
+ *
+ *   mmlab.test=NAME   program in /tests
+ *   mmlab.lru=KIND    classic or mglru, handed to the test as "-l KIND"
+ *   mmlab.args=A,B    more arguments, separated by commas
+ *   mmlab.cmd=PATH    run this shell script instead (make shell, fault tests)
+ *
+ * and the report goes to the console, one "MMLAB: " line each; the parser is
+ * lab/mmlab/ktap.py. A log without "MMLAB: end" is that of a crashed guest.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/reboot.h>
+#include <sys/stat.h>
+#include <sys/sysinfo.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
+
+static char cmdline[4096];
+
+/* The value of @key on the kernel command line, NULL if it is not there. */
+static char *param(const char *key)
+{
+	size_t len = strlen(key);
+	char *p = cmdline;
+
+	while ((p = strstr(p, key))) {
+		if ((p == cmdline || p[-1] == ' ') && p[len] == '=')
+			return strndup(p + len + 1, strcspn(p + len + 1, " \n"));
+		p += len;
+	}
+	return NULL;
+}
+
+static int read_file(const char *path, char *buf, size_t size)
+{
+	int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return -1;
+	n = read(fd, buf, size - 1);
+	close(fd);
+	if (n < 0)
+		return -1;
+	buf[n] = '\0';
+	while (n && (buf[n - 1] == '\n' || buf[n - 1] == ' '))
+		buf[--n] = '\0';
+	return 0;
+}
+
+/* A snapshot of the system: lines, one a thing that a test could leave. */
+struct snap {
+	char **line;
+	size_t nr, max;
+};
+
+static struct snap *walk;	/* nftw() has no argument for its callback */
+
+static void __attribute__((format(printf, 2, 3)))
+add(struct snap *s, const char *fmt, ...)
+{
+	va_list args;
+
+	if (s->nr == s->max) {
+		s->max = s->max ? 2 * s->max : 256;
+		s->line = realloc(s->line, s->max * sizeof(*s->line));
+	}
+	va_start(args, fmt);
+	if (!s->line || vasprintf(&s->line[s->nr], fmt, args) < 0)
+		abort();
+	va_end(args);
+	s->nr++;
+}
+
+static void add_lines(struct snap *s, const char *kind, const char *path,
+		      int words)
+{
+	FILE *f = fopen(path, "re");
+	char line[1024];
+
+	if (!f)
+		return;
+	while (fgets(line, sizeof(line), f)) {
+		line[strcspn(line, "\n")] = '\0';
+		if (words == 1)
+			line[strcspn(line, " \t")] = '\0';
+		add(s, "%s %s", kind, line);
+	}
+	fclose(f);
+}
+
+static void add_names(struct snap *s, const char *kind, const char *path)
+{
+	DIR *d = opendir(path);
+	struct dirent *e;
+
+	if (!d)
+		return;
+	while ((e = readdir(d)))
+		if (e->d_name[0] != '.')
+			add(s, "%s %s/%s", kind, path, e->d_name);
+	closedir(d);
+}
+
+/* Writable files hold settings; what only counts is read-only. */
+static int add_setting(const char *path, const struct stat *st, int type,
+		       struct FTW *ftw)
+{
+	/* Writing these is an action, and what they show is not a setting. */
+	static const char * const actions[] = {
+		"/proc/sys/vm/drop_caches", "/proc/sys/vm/compact_memory",
+		"/proc/sys/vm/stat_refresh",
+	};
+	char value[256];
+	size_t i;
+
+	(void)ftw;
+	if (type != FTW_F || !(st->st_mode & 0200) || strstr(path, "/stats/"))
+		return 0;
+	for (i = 0; i < ARRAY_SIZE(actions); i++)
+		if (!strcmp(path, actions[i]))
+			return 0;
+	if (!read_file(path, value, sizeof(value)))
+		add(walk, "setting %s=%s", path, value);
+	return 0;
+}
+
+static int add_cgroup(const char *path, const struct stat *st, int type,
+		      struct FTW *ftw)
+{
+	(void)st;
+	(void)ftw;
+	if (type == FTW_D)
+		add(walk, "cgroup %s", path);
+	else if (strstr(path, "/cgroup.subtree_control"))
+		add_lines(walk, "subtree_control", path, 0);
+	return 0;
+}
+
+/* User processes that are still there, and the nice value of kswapd. */
+static void add_processes(struct snap *s)
+{
+	DIR *d = opendir("/proc");
+	struct dirent *e;
+
+	while (d && (e = readdir(d))) {
+		char path[300], stat[512], cmd[256], *p;
+		long nice;
+
+		if (atoi(e->d_name) <= 1)
+			continue;
+		snprintf(path, sizeof(path), "/proc/%s/stat", e->d_name);
+		if (read_file(path, stat, sizeof(stat)))
+			continue;
+		p = strrchr(stat, ')');
+		if (strstr(stat, "(kswapd") && p &&
+		    sscanf(p + 2, "%*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %ld",
+			   &nice) == 1)
+			add(s, "nice of %.*s) %ld", (int)(p - stat), stat, nice);
+		snprintf(path, sizeof(path), "/proc/%s/cmdline", e->d_name);
+		/* Kernel threads have no command line. */
+		if (!read_file(path, cmd, sizeof(cmd)) && cmd[0])
+			add(s, "process %s %s", e->d_name, cmd);
+	}
+	if (d)
+		closedir(d);
+}
+
+static int compare(const void *a, const void *b)
+{
+	return strcmp(*(char * const *)a, *(char * const *)b);
+}
+
+static void snapshot(struct snap *s)
+{
+	static const char * const settings[] = {
+		"/proc/sys/vm", "/sys/kernel/mm", "/sys/module/zswap/parameters",
+	};
+	size_t i;
+
+	memset(s, 0, sizeof(*s));
+	add_lines(s, "mount", "/proc/mounts", 0);
+	add_lines(s, "swap", "/proc/swaps", 1);
+	add_names(s, "device", "/sys/block");
+	add_names(s, "null_blk", "/sys/kernel/config/nullb");
+	add_names(s, "file", "/tmp");
+	add_names(s, "file", "/dev/shm");
+	walk = s;
+	for (i = 0; i < ARRAY_SIZE(settings); i++)
+		nftw(settings[i], add_setting, 16, FTW_PHYS);
+	nftw("/sys/fs/cgroup", add_cgroup, 16, FTW_PHYS);
+	add_processes(s);
+	qsort(s->line, s->nr, sizeof(*s->line), compare);
+}
+
+/* Both are sorted; what is in one of them alone is a leak. */
+static void report_leaks(const struct snap *a, const struct snap *b)
+{
+	size_t i = 0, j = 0;
+
+	while (i < a->nr || j < b->nr) {
+		int c = i == a->nr ? 1 : j == b->nr ? -1 :
+			strcmp(a->line[i], b->line[j]);
+
+		if (c < 0)
+			printf("MMLAB: leak gone: %s\n", a->line[i++]);
+		else if (c > 0)
+			printf("MMLAB: leak new: %s\n", b->line[j++]);
+		else
+			i++, j++;
+	}
+}
+
+static void reap(void)
+{
+	while (waitpid(-1, NULL, WNOHANG) > 0)
+		;
+}
+
+static int run(char * const argv[])
+{
+	pid_t pid = fork();
+	int status = -1;
+	pid_t got;
+
+	if (!pid) {
+		/* Its own group, so that a test can signal itself. */
+		setsid();
+		if (chdir("/tests"))
+			_exit(126);
+		execv(argv[0], argv);
+		printf("MMLAB: cannot run %s: %s\n", argv[0], strerror(errno));
+		_exit(127);
+	}
+	/* Init reaps orphans too. */
+	while ((got = waitpid(-1, &status, 0)) != pid)
+		if (got < 0 && errno != EINTR)
+			return -1;
+	return status;
+}
+
+static double seconds(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec + ts.tv_nsec / 1e9;
+}
+
+static void mount_all(void)
+{
+	static const struct {
+		const char *dir, *type;
+	} mounts[] = {
+		{ "/proc", "proc" },
+		{ "/sys", "sysfs" },
+		{ "/dev", "devtmpfs" },
+		{ "/dev/shm", "tmpfs" },
+		{ "/tmp", "tmpfs" },
+		{ "/sys/fs/cgroup", "cgroup2" },
+		{ "/sys/kernel/debug", "debugfs" },
+		{ "/sys/kernel/config", "configfs" },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(mounts); i++) {
+		mkdir(mounts[i].dir, 0755);
+		if (mount(mounts[i].type, mounts[i].dir, mounts[i].type, 0, NULL) &&
+		    errno != EBUSY)
+			printf("MMLAB: cannot mount %s on %s: %s\n",
+			       mounts[i].type, mounts[i].dir, strerror(errno));
+	}
+}
+
+int main(void)
+{
+	char *argv[32] = { NULL }, *test, *lru, *args, *cmd, path[256];
+	struct snap before, after;
+	struct sysinfo info;
+	struct utsname u;
+	double start;
+	int n = 0, status;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	mount_all();
+	setenv("PATH", "/usr/sbin:/usr/bin:/sbin:/bin", 1);
+	setenv("HOME", "/", 1);
+	/* Printk from KERN_WARNING up goes to the console as well. */
+	read_file("/proc/cmdline", cmdline, sizeof(cmdline));
+	uname(&u);
+	sysinfo(&info);
+	printf("\nMMLAB: boot %s cpus=%ld mem_kb=%lu\n", u.release,
+	       sysconf(_SC_NPROCESSORS_ONLN),
+	       (unsigned long)(info.totalram * info.mem_unit / 1024));
+
+	test = param("mmlab.test");
+	lru = param("mmlab.lru");
+	args = param("mmlab.args");
+	cmd = param("mmlab.cmd");
+	if (cmd) {
+		argv[n++] = "/bin/sh";
+		argv[n++] = cmd;
+	} else if (test) {
+		snprintf(path, sizeof(path), "/tests/%s", test);
+		argv[n++] = path;
+		if (lru) {
+			argv[n++] = "-l";
+			argv[n++] = lru;
+		}
+	} else {
+		printf("MMLAB: nothing to run: no mmlab.test= on the command line\n");
+		goto end;
+	}
+	while (args && n < (int)ARRAY_SIZE(argv) - 1) {
+		char *arg = strsep(&args, ",");
+
+		if (*arg)
+			argv[n++] = arg;
+	}
+
+	printf("MMLAB: begin test=%s lru=%s\n", test ?: cmd, lru ?: "none");
+	snapshot(&before);
+	start = seconds();
+	status = run(argv);
+	if (status == -1 || WIFSIGNALED(status))
+		printf("MMLAB: exit signal %d\n", WTERMSIG(status));
+	else
+		printf("MMLAB: exit %d\n", WEXITSTATUS(status));
+	printf("MMLAB: seconds %.3f\n", seconds() - start);
+	reap();
+	snapshot(&after);
+	report_leaks(&before, &after);
+end:
+	printf("MMLAB: end\n");
+	fflush(stdout);
+	/* The UART has to get rid of it before the reset. */
+	fsync(STDOUT_FILENO);
+	sync();
+	reboot(RB_AUTOBOOT);
+	for (;;)
+		pause();
+}

@@ -1,0 +1,703 @@
+// SPDX-License-Identifier: GPL-2.0
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/swap.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "reclaim_util.h"
+
+#define LRU_GEN_ENABLED	"/sys/kernel/mm/lru_gen/enabled"
+#define CONFIGFS	"/sys/kernel/config"
+#define ZRAM_CONTROL	"/sys/class/zram-control"
+
+char ru_why[512];
+
+const char * const ru_lru_name[RU_NR_LRU] = {
+	[RU_CLASSIC] = "classic",
+	[RU_MGLRU] = "mglru",
+};
+
+static int __attribute__((format(printf, 1, 2))) why(const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(ru_why, sizeof(ru_why), fmt, args);
+	va_end(args);
+	return -1;
+}
+
+/*
+ * Undo stack. It is also run from signal handlers, so that undoing uses
+ * nothing but system calls on strings stored beforehand.
+ */
+enum undo_kind {
+	UNDO_WRITE,	/* write @value to @path */
+	UNDO_RMDIR,	/* remove the directory @path */
+	UNDO_SWAPOFF,
+	UNDO_UMOUNT,
+	UNDO_KILL,	/* kill and reap @id */
+	UNDO_CLOSE,	/* close the descriptor @id */
+};
+
+struct undo {
+	enum undo_kind kind;
+	int id;
+	char path[PATH_MAX];
+	char value[256];
+};
+
+/* Deep enough for any test here: a row pushes about ten. */
+#define MAX_UNDO	64
+
+static struct undo undo_stack[MAX_UNDO];
+static volatile sig_atomic_t undo_depth;
+static pid_t undo_owner;
+
+static void undo_block(sigset_t *old)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, old);
+}
+
+static int write_all(const char *path, const char *value, size_t len)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	ssize_t n;
+	int err;
+
+	if (fd < 0)
+		return -1;
+	n = write(fd, value, len);
+	err = errno;
+	close(fd);
+	errno = err;
+	return n == (ssize_t)len ? 0 : -1;
+}
+
+static int undo_one(const struct undo *u)
+{
+	/* A cgroup stays busy until its last task has been reaped: 5 s. */
+	const struct timespec tick = { .tv_nsec = 10 * 1000 * 1000 };
+	int tries = 500;
+
+	switch (u->kind) {
+	case UNDO_WRITE:
+		return write_all(u->path, u->value, strlen(u->value));
+	case UNDO_RMDIR:
+		while (rmdir(u->path) && errno == EBUSY && tries--)
+			nanosleep(&tick, NULL);
+		return access(u->path, F_OK) ? 0 : -1;
+	case UNDO_SWAPOFF:
+		return swapoff(u->path);
+	case UNDO_UMOUNT:
+		return umount(u->path);
+	case UNDO_KILL:
+		kill(u->id, SIGKILL);
+		while (waitpid(u->id, NULL, 0) < 0 && errno == EINTR)
+			;
+		return 0;
+	case UNDO_CLOSE:
+		return close(u->id);
+	}
+	return -1;
+}
+
+static void undo_complain(const struct undo *u)
+{
+	static const char head[] = "# not restored: ";
+
+	/* write(2) and not printf(): may be called by a signal handler. */
+	if (write(STDOUT_FILENO, head, sizeof(head) - 1) < 0 ||
+	    write(STDOUT_FILENO, u->path, strlen(u->path)) < 0 ||
+	    write(STDOUT_FILENO, "\n", 1) < 0)
+		return;
+}
+
+/**
+ * ru_mark() - current depth of the undo stack, for ru_unwind()
+ */
+size_t ru_mark(void)
+{
+	return undo_depth;
+}
+
+/**
+ * ru_unwind() - take back, last one first, what was done since @mark
+ */
+void ru_unwind(size_t mark)
+{
+	while ((size_t)undo_depth > mark) {
+		struct undo *u = &undo_stack[undo_depth - 1];
+
+		if (undo_one(u))
+			undo_complain(u);
+		undo_depth--;
+	}
+}
+
+static void undo_atexit(void)
+{
+	if (getpid() == undo_owner)
+		ru_unwind(0);
+}
+
+static void undo_signal(int sig)
+{
+	if (getpid() == undo_owner)
+		ru_unwind(0);
+	_exit(128 + sig);
+}
+
+/**
+ * ru_init() - undo everything at exit and on the usual signals
+ */
+void ru_init(void)
+{
+	static const int sigs[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGALRM,
+				    SIGPIPE };
+	struct sigaction sa = { .sa_handler = undo_signal };
+	size_t i;
+
+	undo_owner = getpid();
+	sigfillset(&sa.sa_mask);
+	for (i = 0; i < sizeof(sigs) / sizeof(sigs[0]); i++)
+		sigaction(sigs[i], &sa, NULL);
+	atexit(undo_atexit);
+}
+
+/**
+ * ru_forget_in_child() - a forked child must not undo what its parent did
+ */
+void ru_forget_in_child(void)
+{
+	undo_depth = 0;
+	undo_owner = 0;
+}
+
+static void undo_push(enum undo_kind kind, int id, const char *path,
+		      const char *value)
+{
+	struct undo *u = &undo_stack[undo_depth];
+	sigset_t old;
+
+	if (undo_depth == MAX_UNDO) {
+		fprintf(stderr, "undo stack overflow\n");
+		exit(1);
+	}
+	undo_block(&old);
+	u->kind = kind;
+	u->id = id;
+	snprintf(u->path, sizeof(u->path), "%s", path);
+	snprintf(u->value, sizeof(u->value), "%s", value);
+	undo_depth++;
+	sigprocmask(SIG_SETMASK, &old, NULL);
+}
+
+/**
+ * ru_write() - write @value to @path; 0, or -1 with errno and ru_why
+ */
+int ru_write(const char *path, const char *value)
+{
+	if (write_all(path, value, strlen(value))) {
+		int err = errno;
+
+		why("cannot write '%s' to %s: %s", value, path, strerror(err));
+		errno = err;
+		return -1;
+	}
+	return 0;
+}
+
+static int read_line(const char *path, char *buf, size_t size)
+{
+	FILE *f = fopen(path, "re");
+
+	if (!f)
+		return why("cannot read %s: %s", path, strerror(errno));
+	if (!fgets(buf, size, f))
+		buf[0] = '\0';
+	fclose(f);
+	buf[strcspn(buf, "\n")] = '\0';
+	return 0;
+}
+
+/**
+ * ru_set() - write @value to @path and restore the old content when unwound
+ */
+int ru_set(const char *path, const char *value)
+{
+	char old[256];
+
+	if (read_line(path, old, sizeof(old)) || ru_write(path, value))
+		return -1;
+	undo_push(UNDO_WRITE, 0, path, old);
+	return 0;
+}
+
+/**
+ * ru_key() - the number behind @key in a "key number" file; -1 if not there
+ */
+long long ru_key(const char *path, const char *key)
+{
+	FILE *f = fopen(path, "re");
+	size_t len = strlen(key);
+	long long val = -1;
+	char line[256];
+
+	if (!f)
+		return why("cannot read %s: %s", path, strerror(errno));
+	while (fgets(line, sizeof(line), f)) {
+		if (!strncmp(line, key, len) &&
+		    strchr(" :\t", line[len]) && line[len]) {
+			val = atoll(line + len + 1);
+			break;
+		}
+	}
+	fclose(f);
+	if (val < 0)
+		why("no '%s' in %s", key, path);
+	return val;
+}
+
+long long ru_vmstat(const char *key)
+{
+	return ru_key("/proc/vmstat", key);
+}
+
+long long ru_meminfo_kb(const char *key)
+{
+	return ru_key("/proc/meminfo", key);
+}
+
+long long ru_mono_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000LL + ts.tv_nsec / 1000000;
+}
+
+/**
+ * ru_lru_select() - run the kernel on the classic LRU or on MGLRU
+ */
+int ru_lru_select(enum ru_lru kind)
+{
+	unsigned int enabled;
+	char buf[64];
+
+	if (access(LRU_GEN_ENABLED, F_OK)) {
+		if (kind == RU_CLASSIC)
+			return 0;
+		return why("no MGLRU in this kernel (CONFIG_LRU_GEN)");
+	}
+	/* 0x7: page table walks and non-leaf young bits too, the default. */
+	if (ru_set(LRU_GEN_ENABLED, kind == RU_MGLRU ? "7" : "0"))
+		return -1;
+	if (read_line(LRU_GEN_ENABLED, buf, sizeof(buf)))
+		return -1;
+	/* The file shows what took effect, as in 0x0007. */
+	enabled = strtoul(buf, NULL, 0);
+	if (!!(enabled & 1) != (kind == RU_MGLRU))
+		return why("%s stays at %s", LRU_GEN_ENABLED, buf);
+	return 0;
+}
+
+static char cg_root[PATH_MAX / 2];
+
+/**
+ * ru_cg_setup() - find cgroup v2 with the memory controller and enable it
+ */
+int ru_cg_setup(void)
+{
+	char path[PATH_MAX], line[PATH_MAX + 256];
+	bool v1 = false;
+	FILE *f;
+
+	f = fopen("/proc/mounts", "re");
+	if (!f)
+		return why("cannot read /proc/mounts: %s", strerror(errno));
+	while (fgets(line, sizeof(line), f)) {
+		char dir[PATH_MAX / 2], type[32];
+
+		if (sscanf(line, "%*s %2047s %31s", dir, type) != 2)
+			continue;
+		if (!strcmp(type, "cgroup"))
+			v1 = true;
+		if (strcmp(type, "cgroup2"))
+			continue;
+		strcpy(cg_root, dir);
+		break;
+	}
+	fclose(f);
+	if (!cg_root[0])
+		return why("cgroup v2 is not mounted%s",
+			   v1 ? " (only cgroup v1 is)" : " (CONFIG_CGROUPS)");
+
+	snprintf(path, sizeof(path), "%s/cgroup.controllers", cg_root);
+	if (read_line(path, line, sizeof(line)))
+		return -1;
+	if (!strstr(line, "memory"))
+		return why("no memory controller in %s (CONFIG_MEMCG%s)", path,
+			   v1 ? ", or it is bound to cgroup v1" : "");
+
+	snprintf(path, sizeof(path), "%s/cgroup.subtree_control", cg_root);
+	if (read_line(path, line, sizeof(line)))
+		return -1;
+	if (!strstr(line, "memory")) {
+		if (ru_write(path, "+memory"))
+			return -1;
+		undo_push(UNDO_WRITE, 0, path, "-memory");
+	}
+	return 0;
+}
+
+/**
+ * ru_cg_create() - make a cgroup below @parent (NULL: the root of the tree)
+ *
+ * The name gets the process id appended. A parent hands the memory controller
+ * down. @path receives the directory.
+ */
+int ru_cg_create(char *path, const char *parent, const char *name)
+{
+	int n = snprintf(path, PATH_MAX, "%s/%s_%d", parent ?: cg_root, name,
+			 getpid());
+
+	if (n >= PATH_MAX)
+		return why("path of the cgroup is too long");
+	if (parent && ru_cg_write(parent, "cgroup.subtree_control", "+memory"))
+		return -1;
+	if (mkdir(path, 0755))
+		return why("cannot make %s: %s", path, strerror(errno));
+	undo_push(UNDO_RMDIR, 0, path, "");
+	return 0;
+}
+
+static int cg_file(char *path, const char *cg, const char *file)
+{
+	if (snprintf(path, PATH_MAX, "%s/%s", cg, file) >= PATH_MAX)
+		return why("path of the cgroup is too long");
+	return 0;
+}
+
+int ru_cg_write(const char *cg, const char *file, const char *value)
+{
+	char path[PATH_MAX];
+
+	return cg_file(path, cg, file) ?: ru_write(path, value);
+}
+
+int ru_cg_write_bytes(const char *cg, const char *file, size_t bytes)
+{
+	char value[32];
+
+	snprintf(value, sizeof(value), "%zu", bytes);
+	return ru_cg_write(cg, file, value);
+}
+
+/**
+ * ru_cg_read() - the number in @file of @cg, -1 if there is none
+ */
+long long ru_cg_read(const char *cg, const char *file)
+{
+	char path[PATH_MAX], buf[64];
+
+	if (cg_file(path, cg, file) || read_line(path, buf, sizeof(buf)))
+		return -1;
+	return atoll(buf);
+}
+
+/**
+ * ru_cg_stat() - counter @key of the memory.stat of @cg, exact (flushes)
+ */
+long long ru_cg_stat(const char *cg, const char *key)
+{
+	char path[PATH_MAX];
+
+	if (cg_file(path, cg, "memory.stat"))
+		return -1;
+	return ru_key(path, key);
+}
+
+int ru_cg_enter(const char *cg)
+{
+	return ru_cg_write(cg, "cgroup.procs", "0");
+}
+
+static void modprobe(const char *module, const char *param)
+{
+	pid_t pid = fork();
+
+	if (!pid) {
+		int null = open("/dev/null", O_WRONLY);
+
+		dup2(null, STDOUT_FILENO);
+		dup2(null, STDERR_FILENO);
+		execlp("modprobe", "modprobe", "-q", module, param, NULL);
+		_exit(127);
+	}
+	if (pid > 0)
+		waitpid(pid, NULL, 0);
+}
+
+static int wait_for_node(const char *path, int timeout_ms)
+{
+	const struct timespec tick = { .tv_nsec = 5 * 1000 * 1000 };
+	long long end = ru_mono_ms() + timeout_ms;
+
+	while (access(path, F_OK)) {
+		if (ru_mono_ms() > end)
+			return -1;
+		nanosleep(&tick, NULL);
+	}
+	return 0;
+}
+
+/*
+ * A null_blk device of @mb MiB through configfs. @dev receives its node.
+ * Not brd: its pages are page cache of the device, and it does I/O
+ * synchronously, which swap treats in a way of its own.
+ */
+static int null_blk_create(char *dev, const char *name, size_t mb,
+			   bool memory_backed)
+{
+	char item[PATH_MAX], path[PATH_MAX + 32], value[64];
+	size_t i;
+	struct {
+		const char *attr;
+		char value[32];
+	} attrs[] = {
+		{ .attr = "size" },
+		{ "blocksize", "4096" },
+		{ .attr = "memory_backed" },
+	};
+
+	if (access(CONFIGFS "/nullb", F_OK))
+		modprobe("null_blk", "nr_devices=0");
+	if (access(CONFIGFS "/nullb", F_OK) &&
+	    !mount("configfs", CONFIGFS, "configfs", 0, NULL))
+		undo_push(UNDO_UMOUNT, 0, CONFIGFS, "");
+	if (access(CONFIGFS "/nullb", F_OK))
+		return why("no null_blk in configfs (CONFIG_BLK_DEV_NULL_BLK, CONFIG_CONFIGFS_FS)");
+
+	snprintf(attrs[0].value, sizeof(attrs[0].value), "%zu", mb);
+	strcpy(attrs[2].value, memory_backed ? "1" : "0");
+
+	snprintf(item, sizeof(item), CONFIGFS "/nullb/%s", name);
+	if (mkdir(item, 0755))
+		return why("cannot make %s: %s", item, strerror(errno));
+	undo_push(UNDO_RMDIR, 0, item, "");
+	for (i = 0; i < sizeof(attrs) / sizeof(attrs[0]); i++) {
+		snprintf(path, sizeof(path), "%s/%s", item, attrs[i].attr);
+		if (ru_write(path, attrs[i].value))
+			return -1;
+	}
+	snprintf(path, sizeof(path), "%s/power", item);
+	if (ru_write(path, "1"))
+		return -1;
+	undo_push(UNDO_WRITE, 0, path, "0");
+
+	/* The disk has the name of the item since 6.5, nullb<index> before. */
+	snprintf(path, sizeof(path), "/sys/block/%s", name);
+	if (!access(path, F_OK)) {
+		snprintf(dev, PATH_MAX, "/dev/%s", name);
+	} else {
+		snprintf(path, sizeof(path), "%s/index", item);
+		if (read_line(path, value, sizeof(value)))
+			return -1;
+		snprintf(dev, PATH_MAX, "/dev/nullb%s", value);
+	}
+	if (wait_for_node(dev, 5000))
+		return why("%s does not appear (CONFIG_DEVTMPFS, udev)", dev);
+	return 0;
+}
+
+static int zram_create(char *dev, size_t bytes)
+{
+	char id[32], path[128], value[32];
+
+	if (access(ZRAM_CONTROL, F_OK))
+		modprobe("zram", "num_devices=0");
+	if (read_line(ZRAM_CONTROL "/hot_add", id, sizeof(id)))
+		return why("neither null_blk nor zram (CONFIG_BLK_DEV_NULL_BLK, CONFIG_ZRAM)");
+	undo_push(UNDO_WRITE, 0, ZRAM_CONTROL "/hot_remove", id);
+	snprintf(path, sizeof(path), "/sys/block/zram%s/disksize", id);
+	snprintf(value, sizeof(value), "%zu", bytes);
+	if (ru_write(path, value))
+		return -1;
+	snprintf(dev, PATH_MAX, "/dev/zram%s", id);
+	if (wait_for_node(dev, 5000))
+		return why("%s does not appear (CONFIG_DEVTMPFS, udev)", dev);
+	return 0;
+}
+
+/* What mkswap(8) writes: so that the test needs no tool for it. */
+static int make_swap_header(const char *dev, size_t bytes)
+{
+	size_t page = sysconf(_SC_PAGESIZE);
+	uint32_t *info;
+	char *buf;
+	int fd, ret = -1;
+
+	buf = calloc(1, page);
+	fd = open(dev, O_WRONLY | O_CLOEXEC);
+	if (!buf || fd < 0) {
+		why("cannot open %s: %s", dev, strerror(errno));
+		goto out;
+	}
+	/* struct swap_header: 1 KiB for a boot loader, then these. */
+	info = (uint32_t *)(buf + 1024);
+	info[0] = 1;			/* version */
+	info[1] = bytes / page - 1;	/* last_page */
+	memcpy(buf + page - 10, "SWAPSPACE2", 10);
+	if (pwrite(fd, buf, page, 0) != (ssize_t)page || fsync(fd)) {
+		why("cannot write %s: %s", dev, strerror(errno));
+		goto out;
+	}
+	ret = 0;
+out:
+	if (fd >= 0)
+		close(fd);
+	free(buf);
+	return ret;
+}
+
+/**
+ * ru_swap_on() - swap on a memory-backed device of @bytes made for the test
+ *
+ * Takes null_blk, which does its I/O as a disk would, else zram.
+ */
+int ru_swap_on(size_t bytes)
+{
+	size_t mark = ru_mark();
+	char dev[PATH_MAX];
+	char name[32];
+
+	if (access("/proc/swaps", F_OK))
+		return why("no swap in this kernel (CONFIG_SWAP)");
+	snprintf(name, sizeof(name), "ru_swap_%d", getpid());
+	if (null_blk_create(dev, name, bytes >> 20, true)) {
+		ru_unwind(mark);
+		if (zram_create(dev, bytes))
+			goto fail;
+	}
+	if (make_swap_header(dev, bytes))
+		goto fail;
+	if (swapon(dev, 0)) {
+		why("swapon %s: %s", dev, strerror(errno));
+		goto fail;
+	}
+	undo_push(UNDO_SWAPOFF, 0, dev, "");
+	return 0;
+fail:
+	ru_unwind(mark);
+	return -1;
+}
+
+/* Large enough that no test gets to its end: pages are never read twice. */
+#define STREAM_MB	(1UL << 20)
+
+/**
+ * ru_stream_open() - open an endless source of use-once page cache
+ *
+ * A null_blk device without memory behind it: reads cost no I/O time, and what
+ * they leave behind is clean page cache on the file LRU, with no file system
+ * and no tool involved.
+ *
+ * Return: a descriptor for ru_stream_read(), or -1.
+ */
+int ru_stream_open(void)
+{
+	char dev[PATH_MAX];
+	char name[32];
+	int fd;
+
+	snprintf(name, sizeof(name), "ru_stream_%d", getpid());
+	if (null_blk_create(dev, name, STREAM_MB, false))
+		return -1;
+	fd = open(dev, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return why("cannot open %s: %s", dev, strerror(errno));
+	undo_push(UNDO_CLOSE, fd, dev, "");
+	return fd;
+}
+
+/**
+ * ru_stream_read() - read the @bytes behind @pos, which moves along
+ */
+int ru_stream_read(int fd, off_t *pos, size_t bytes)
+{
+	static char buf[128 * 1024];
+	off_t end = *pos + bytes;
+
+	while (*pos < end) {
+		ssize_t n = pread(fd, buf, sizeof(buf), *pos);
+
+		if (n <= 0)
+			return why("read of the stream: %s", strerror(errno));
+		*pos += n;
+	}
+	return 0;
+}
+
+/**
+ * ru_fork() - fork a child that dies with the parent or when unwound
+ *
+ * The child must leave by _exit().
+ */
+pid_t ru_fork(void)
+{
+	pid_t parent = getpid();
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	if (pid < 0)
+		return why("fork: %s", strerror(errno));
+	if (pid) {
+		undo_push(UNDO_KILL, pid, "", "");
+		return pid;
+	}
+	ru_forget_in_child();
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(1);
+	return 0;
+}
+
+/**
+ * ru_wait_byte() - wait for a byte on @fd
+ *
+ * Return: the byte, or -1 on end of file or after @timeout_ms.
+ */
+int ru_wait_byte(int fd, int timeout_ms)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	unsigned char c;
+	int ret;
+
+	do {
+		ret = poll(&p, 1, timeout_ms);
+	} while (ret < 0 && errno == EINTR);
+	if (!ret)
+		return why("nothing within %d ms", timeout_ms);
+	if (ret < 0 || read(fd, &c, 1) != 1)
+		return why("the child is gone");
+	return c;
+}

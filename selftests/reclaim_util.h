@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the reclaim tests share: counters, control groups, swap devices made
+ * for one test, a source of use-once page cache, and an undo stack which puts
+ * everything back on exit and on signals.
+ *
+ * Every function that sets something up returns 0, or -1 after it has stored
+ * the reason, with the missing CONFIG, tool or privilege, in ru_why.
+ */
+#ifndef __RECLAIM_UTIL_H
+#define __RECLAIM_UTIL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+/* Why the last call that failed did so, for ksft_*_skip(). */
+extern char ru_why[512];
+
+/* Which of the two LRU implementations the kernel runs. */
+enum ru_lru {
+	RU_CLASSIC,
+	RU_MGLRU,
+	RU_NR_LRU,
+};
+
+extern const char * const ru_lru_name[RU_NR_LRU];
+
+/* Undo stack; ru_unwind() takes back all that was done since the mark. */
+void ru_init(void);
+size_t ru_mark(void);
+void ru_unwind(size_t mark);
+void ru_forget_in_child(void);
+
+/* Files; ru_set() restores the previous content when it is unwound. */
+int ru_write(const char *path, const char *value);
+int ru_set(const char *path, const char *value);
+long long ru_key(const char *path, const char *key);
+long long ru_vmstat(const char *key);
+long long ru_meminfo_kb(const char *key);
+long long ru_mono_ms(void);
+
+/* LRU kind; -1 when the kernel does not have that kind. */
+int ru_lru_select(enum ru_lru kind);
+
+/* Control groups; @path must hold PATH_MAX bytes. */
+int ru_cg_setup(void);
+int ru_cg_create(char *path, const char *parent, const char *name);
+int ru_cg_write(const char *cg, const char *file, const char *value);
+int ru_cg_write_bytes(const char *cg, const char *file, size_t bytes);
+long long ru_cg_read(const char *cg, const char *file);
+long long ru_cg_stat(const char *cg, const char *key);
+int ru_cg_enter(const char *cg);
+
+/* Block devices which last until they are unwound. */
+int ru_swap_on(size_t bytes);
+int ru_stream_open(void);
+int ru_stream_read(int fd, off_t *pos, size_t bytes);
+
+/* Forks a child that is killed and reaped when it is unwound. */
+pid_t ru_fork(void);
+int ru_wait_byte(int fd, int timeout_ms);
+
+#endif /* __RECLAIM_UTIL_H */
