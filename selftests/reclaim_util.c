@@ -31,7 +31,7 @@ const char * const ru_lru_name[RU_NR_LRU] = {
 	[RU_MGLRU] = "mglru",
 };
 
-static int __attribute__((format(printf, 1, 2))) why(const char *fmt, ...)
+static __printf(1, 2) int why(const char *fmt, ...)
 {
 	va_list args;
 
@@ -65,7 +65,7 @@ struct undo {
 #define MAX_UNDO	64
 
 static struct undo undo_stack[MAX_UNDO];
-static volatile sig_atomic_t undo_depth;
+static size_t undo_depth;
 static pid_t undo_owner;
 
 static void undo_block(sigset_t *old)
@@ -143,13 +143,17 @@ size_t ru_mark(void)
  */
 void ru_unwind(size_t mark)
 {
-	while ((size_t)undo_depth > mark) {
-		struct undo *u = &undo_stack[undo_depth - 1];
+	sigset_t old;
+
+	/* A signal waits until the stack is in order again. */
+	undo_block(&old);
+	while (undo_depth > mark) {
+		const struct undo *u = &undo_stack[--undo_depth];
 
 		if (undo_one(u))
 			undo_complain(u);
-		undo_depth--;
 	}
+	sigprocmask(SIG_SETMASK, &old, NULL);
 }
 
 static void undo_atexit(void)
@@ -177,7 +181,7 @@ void ru_init(void)
 
 	undo_owner = getpid();
 	sigfillset(&sa.sa_mask);
-	for (i = 0; i < sizeof(sigs) / sizeof(sigs[0]); i++)
+	for (i = 0; i < ARRAY_SIZE(sigs); i++)
 		sigaction(sigs[i], &sa, NULL);
 	atexit(undo_atexit);
 }
@@ -299,7 +303,7 @@ long long ru_mono_ms(void)
  */
 int ru_lru_select(enum ru_lru kind)
 {
-	unsigned int enabled;
+	unsigned long enabled;
 	char buf[64];
 
 	if (access(LRU_GEN_ENABLED, F_OK)) {
@@ -314,7 +318,7 @@ int ru_lru_select(enum ru_lru kind)
 		return -1;
 	/* The file shows what took effect, as in 0x0007. */
 	enabled = strtoul(buf, NULL, 0);
-	if (!!(enabled & 1) != (kind == RU_MGLRU))
+	if ((enabled & 1) != kind)
 		return why("%s stays at %s", LRU_GEN_ENABLED, buf);
 	return 0;
 }
@@ -424,13 +428,15 @@ long long ru_cg_read(const char *cg, const char *file)
 }
 
 /**
- * ru_cg_stat() - counter @key of the memory.stat of @cg, exact (flushes)
+ * ru_cg_stat() - counter @key of the memory.stat of @cg (NULL: of the root)
+ *
+ * Exact: reading the file brings the counters of all below @cg up to date.
  */
 long long ru_cg_stat(const char *cg, const char *key)
 {
 	char path[PATH_MAX];
 
-	if (cg_file(path, cg, "memory.stat"))
+	if (cg_file(path, cg ?: cg_root, "memory.stat"))
 		return -1;
 	return ru_key(path, key);
 }
@@ -503,7 +509,7 @@ static int null_blk_create(char *dev, const char *name, size_t mb,
 	if (mkdir(item, 0755))
 		return why("cannot make %s: %s", item, strerror(errno));
 	undo_push(UNDO_RMDIR, 0, item, "");
-	for (i = 0; i < sizeof(attrs) / sizeof(attrs[0]); i++) {
+	for (i = 0; i < ARRAY_SIZE(attrs); i++) {
 		snprintf(path, sizeof(path), "%s/%s", item, attrs[i].attr);
 		if (ru_write(path, attrs[i].value))
 			return -1;
@@ -611,7 +617,7 @@ fail:
 }
 
 /* Large enough that no test gets to its end: pages are never read twice. */
-#define STREAM_MB	(1UL << 20)
+#define STREAM_MB	(1024 * 1024UL)
 
 /**
  * ru_stream_open() - open an endless source of use-once page cache
@@ -653,6 +659,18 @@ int ru_stream_read(int fd, off_t *pos, size_t bytes)
 			return why("read of the stream: %s", strerror(errno));
 		*pos += n;
 	}
+	return 0;
+}
+
+/**
+ * ru_pipe() - pipe(2) that is closed when it is unwound
+ */
+int ru_pipe(int fd[2])
+{
+	if (pipe2(fd, O_CLOEXEC))
+		return why("pipe: %s", strerror(errno));
+	undo_push(UNDO_CLOSE, fd[0], "pipe", "");
+	undo_push(UNDO_CLOSE, fd[1], "pipe", "");
 	return 0;
 }
 

@@ -14,6 +14,17 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+/* Older trees than 7.x do not have these in kselftest.h. */
+#ifndef __noreturn
+#define __noreturn	__attribute__((__noreturn__))
+#endif
+#ifndef __printf
+#define __printf(a, b)	__attribute__((format(printf, a, b)))
+#endif
+#ifndef ARRAY_SIZE
+#define ARRAY_SIZE(arr)	(sizeof(arr) / sizeof((arr)[0]))
+#endif
+
 /* Why the last call that failed did so, for ksft_*_skip(). */
 extern char ru_why[512];
 
@@ -59,6 +70,7 @@ int ru_stream_read(int fd, off_t *pos, size_t bytes);
 
 /* Forks a child that is killed and reaped when it is unwound. */
 pid_t ru_fork(void);
+int ru_pipe(int fd[2]);
 int ru_wait_byte(int fd, int timeout_ms);
 
 #endif /* __RECLAIM_UTIL_H */

@@ -128,6 +128,7 @@ class Patch:
     topic: str = ''
     files: list = field(default_factory=list)      # test sources it carries, names in selftests/
     expect: dict = field(default_factory=dict)     # what fails with this patch left out
+    by_hand: str = ''                              # the mutant that leaves it out, if not git apply -R
 
     @property
     def name(self):
@@ -166,19 +167,24 @@ def load_series(base):
       # Expect-fail: TEST LRU: ROW; ROW      rows that fail on the unpatched base
       # Expect-fail-without: TEST LRU: ROW   rows that fail with the previous patch left out
                                   (default: what fails on the base)
+      # without-by-hand: MUTANT   leaves the previous patch out, where taking its diff back fails
     """
     path = ROOT / base.series
     patches, expect, topic, files = [], [], '', []
-    without = {}
+    without, by_hand = {}, {}
     for nr, line in enumerate(path.read_text().splitlines(), 1):
         line = line.strip()
-        match = re.match(r'#\s*(topic|files|Expect-fail|Expect-fail-without):\s*(.*)', line)
+        match = re.match(r'#\s*(topic|files|Expect-fail|Expect-fail-without|without-by-hand):\s*(.*)', line)
         if match:
             key, value = match.groups()
             if key == 'topic':
                 topic = value
             elif key == 'files':
                 files = value.split()
+            elif key == 'without-by-hand':
+                if not (base.mutants / f'{value}.patch').is_file():
+                    raise LabError(f'{base.series} line {nr}: no such mutant: {value}')
+                by_hand[len(patches) - 1] = value
             elif key == 'Expect-fail':
                 expect.append(f'Expect-fail: {value}')
             else:
@@ -195,6 +201,7 @@ def load_series(base):
         tests = {t.name for t in load_tests().values() if t.topic == patch.topic}
         own = {key: rows for key, rows in total.items() if key[0] in tests}
         patch.expect = ktap.parse_expect('\n'.join(without[nr])) if nr in without else own
+        patch.by_hand = by_hand.get(nr, '')
     return Series(patches, total)
 
 

@@ -138,6 +138,9 @@ def git(tree, *args, check=True, env=None, stdin=None):
 
 def main_guard(func):
     """Run func() and turn LabError and Ctrl-C into one line and an exit code."""
+    # SIGINT is ignored in what a script starts in the background; a run can be stopped there too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return func() or 0
     except LabError as err:

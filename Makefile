@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: GPL-2.0
+# make run     fetch, build, boot base, patched and mutant kernels, print the table
+# make check   the project's tests
+# README.md says more.
+
+export BASE TESTS LRU MODE TREE CPUS RUNS MUTANTS RESULTS
+
+PY := PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=lab python3
+
+help:
+	@sed -n '/^## Commands/,/^## /p' README.md | sed '1d;$$d'
+
+run check refresh deps: python
+	@$(PY) -m mmlab $@
+
+# Everything else is installed by the lab itself.
+python:
+	@command -v python3 >/dev/null || { \
+		if [ "$$(id -u)" = 0 ]; then \
+			apt-get install -y --no-install-recommends python3 || \
+			{ apt-get update && apt-get install -y --no-install-recommends python3; }; \
+		else \
+			echo "error: missing: python3: as root: apt-get install -y python3" >&2; exit 2; \
+		fi; }
+
+clean:
+	rm -rf results out
+	$(MAKE) -C selftests clean
+
+.PHONY: help run check refresh deps python clean

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: GPL-2.0
+"""python3 -m mmlab VERB: what the Makefile calls. Options come as environment variables."""
+
+import importlib
+import sys
+
+from . import ui
+
+VERBS = {'run': 'runner', 'check': 'check', 'refresh': 'refresh', 'deps': 'deps', 'fetch': 'tree'}
+
+
+def main():
+    """Dispatch a verb."""
+    if len(sys.argv) < 2 or sys.argv[1] not in VERBS:
+        print(f'usage: mmlab {"|".join(VERBS)}', file=sys.stderr)
+        return 2
+    module = importlib.import_module(f'.{VERBS[sys.argv[1]]}', __package__)
+
+    def call():
+        try:
+            return module.main()
+        finally:
+            if sys.argv[1] == 'run':
+                print('\n'.join(ui.budget()))
+    return ui.main_guard(call)
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Configure and build kernels, the selftests, and the initramfs."""
+
+import json
+import os
+import re
+import shutil
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import cache, tree as trees
+from .bases import ROOT, touched
+from .ui import LabError, git, run, say
+
+JOBS = os.cpu_count() or 1
+
+
+@dataclass
+class Kernel:
+    """A kernel to boot. `bad` says why there is none."""
+    name: str                   # base, patched, without-..., mutant:...
+    desc: str
+    commit: str
+    expect: dict = field(default_factory=dict)      # {(test, lru): rows that must fail}
+    tests: list = field(default_factory=list)       # the tests it boots for
+    patches: list = field(default_factory=list)     # files applied, for blame
+    key: str = ''
+    image: Path = None
+    bad: str = ''
+    objects: list = field(default_factory=list)     # compiled when it was built
+    seconds: float = 0
+    changed: list = None        # files that differed from the build before; None: a first build
+    warnings: list = field(default_factory=list)
+
+
+def compiler():
+    """First line of gcc --version: part of every kernel's key."""
+    _, out = run(['gcc', '--version'])
+    return out.splitlines()[0]
+
+
+def _make(tree, out, *args):
+    cc = 'ccache gcc' if shutil.which('ccache') else 'gcc'
+    # The time stamp in the banner would make equal kernels differ.
+    return ['make', '-C', str(tree.path), f'O={out}', f'CC={cc}', 'LOCALVERSION=',
+            'KBUILD_BUILD_TIMESTAMP=2000-01-01', 'KBUILD_BUILD_USER=lab',
+            'KBUILD_BUILD_HOST=mm-reclaim', *args]
+
+
+def _env():
+    """ccache works across trees, in the cache, and is not the user's."""
+    return {'CCACHE_DIR': str(cache.path('ccache', 'x').parent),
+            'CCACHE_BASEDIR': str(cache.CACHE), 'CCACHE_MAXSIZE': '2G'}
+
+
+def options(fragments):
+    """The options of configuration fragments: {symbol: line}; the last one counts."""
+    wanted = {}
+    for path in fragments:
+        for line in path.read_text().splitlines():
+            match = re.match(r'(CONFIG_\w+)=', line)
+            if match:
+                wanted[match.group(1)] = line
+    return wanted
+
+
+def lost(config, wanted):
+    """The options that a finished .config does not honour: a list of text."""
+    have = dict(line.split('=', 1) for line in config.splitlines() if line.startswith('CONFIG_'))
+    missing = []
+    for symbol, line in wanted.items():
+        value = line.split('=', 1)[1]
+        got = have.get(symbol, 'n')
+        if got != value:
+            missing.append(f'{symbol} is {got}, wanted {value}')
+    return missing
+
+
+def configure(tree, fragments=None):
+    """Make the build directory of a tree with its configuration: (directory, config hash)."""
+    fragments = fragments or tree.base.config
+    want = cache.digest(*[p.read_bytes() for p in fragments])
+    out = cache.path('build', f'{tree.ident}-{want}')
+    config = out / '.config'
+    if not (out / '.mmlab-configured').exists():
+        out.mkdir(parents=True, exist_ok=True)
+        run(_make(tree, out, 'tinyconfig'), env=_env(), log=out / 'config.log')
+        run([str(tree.path / 'scripts/kconfig/merge_config.sh'), '-m', '-O', str(out), str(config),
+             *map(str, fragments)], cwd=out, log=out / 'merge.log')
+        run(_make(tree, out, 'olddefconfig'), env=_env(), log=out / 'config.log')
+        bad = lost(config.read_text(), options(fragments))
+        if bad:
+            names = ' '.join(p.name for p in fragments)
+            raise LabError(f'configuration of {tree.base.name}: {"; ".join(bad[:5])}',
+                           f'a dependency is missing in {names}')
+        (out / '.mmlab-configured').write_text(want)
+    return out, want
+
+
+def _blame(output, kernel, tree):
+    """Turn compiler errors into one line that names the patch."""
+    for line in output.splitlines():
+        match = re.search(r'(?:^|/)((?:[\w.-]+/)*[\w.-]+\.[chS]):(\d+):(?:\d+:)? (?:fatal )?error: (.*)',
+                          line)
+        if not match:
+            continue
+        name = match.group(1)
+        for patch in reversed(kernel.patches):
+            for path in touched(patch):
+                if name.endswith(path) or path.endswith(name):
+                    return (f'compile error in {trees._relative(patch)}: {path}:{match.group(2)}: '
+                            f'{match.group(3)}')
+        return f'compile error: {name}:{match.group(2)}: {match.group(3)}'
+    last = [line for line in output.splitlines() if line.strip()][-1:]
+    return f'build failed: {last[0].strip() if last else "no output"}'
+
+
+def kernel(tree, kern, config_dir, config_hash):
+    """Build one kernel into the cache; sets image, or bad, and what was compiled."""
+    kern.key = cache.digest(trees.kernel_key(tree, kern.commit), config_hash, compiler())
+    done = cache.path('kernel', kern.key)
+    if not (done / 'meta.json').exists():
+        cache.need_space(f'building {kern.name}', 1500)
+        trees.checkout(tree, kern.commit)
+        if kern.name == 'base':
+            say(f'    a first build compiles some 1100 objects: about 16 CPU-minutes')
+        count = [0, time.monotonic()]
+        objects, warnings = [], []
+
+        def tick(line):
+            match = re.match(r'  (?:CC|AS) +(\S+)', line)
+            if match:
+                objects.append(match.group(1))
+                if time.monotonic() - count[1] > 20:
+                    count[1] = time.monotonic()
+                    say(f'    {len(objects)} objects, now {match.group(1)}')
+            if re.search(r': warning: ', line):
+                warnings.append(line.strip())
+
+        # What the build directory holds objects of: the difference to it is recompiled.
+        last = config_dir / '.mmlab-commit'
+        before = last.read_text() if last.exists() else ''
+        last.write_text('')
+        start = time.monotonic()
+        log = cache.path('log', f'build-{tree.ident}-{kern.name.replace(":", "-")}.log')
+        code, out = run(_make(tree, config_dir, f'-j{JOBS}', 'bzImage'), env=_env(), check=False,
+                        log=log, ticker=tick)
+        if code:
+            kern.bad = _blame(out, kern, tree)
+            return kern
+        last.write_text(kern.commit)
+        part = done.with_name(kern.key + '.part')
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+        shutil.copy(config_dir / 'arch/x86/boot/bzImage', part)
+        shutil.copy(config_dir / '.config', part / 'config')
+        shutil.copy(config_dir / 'System.map', part)
+        (part / 'meta.json').write_text(json.dumps(
+            {'name': kern.name, 'objects': objects, 'warnings': warnings,
+             'seconds': round(time.monotonic() - start, 1), 'commit': kern.commit,
+             'changed': commit_files(tree, before, kern.commit) if before else None}, indent=1))
+        cache.replace(part, done)
+        say(f'    {kern.name}: {len(objects)} objects in {time.monotonic() - start:.0f} s')
+    else:
+        say(f'    {kern.name}: built before')
+    meta = json.loads((done / 'meta.json').read_text())
+    kern.objects, kern.seconds = meta['objects'], meta['seconds']
+    kern.changed, kern.warnings = meta['changed'], meta['warnings']
+    kern.image = done / 'bzImage'
+    return kern
+
+
+def own_tests(tree):
+    """The names of the programs in selftests/ that the tree's Makefile is to build."""
+    return sorted(p.stem for p in (ROOT / 'selftests').glob('*.c') if p.stem != 'reclaim_util')
+
+
+def selftests(tree, commit, config_dir):
+    """Build the selftests of a patched tree with its own Makefile and install them.
+
+    That is what a user runs: make headers, then make install of the directory.
+    The directory that holds them is returned.
+    """
+    target = Path(tree.base.selftests).name
+    key = cache.digest(trees.selftests_key(tree, commit), compiler(), target)
+    done = cache.path('selftests', key)
+    if (done / 'install').exists():
+        say('    built before')
+        return done / 'install' / target
+    cache.need_space('building the selftests', 500)
+    trees.checkout(tree, commit)
+    part = done.with_name(key + '.part')
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    run(_make(tree, config_dir, f'-j{JOBS}', 'headers'), env=_env(), log=part / 'headers.log')
+    obj = part / 'obj'
+    obj.mkdir()
+    # The objects are apart from those of the kernel; the headers are the ones just made.
+    code, out = run(['make', '-k', '-C', str(tree.path / 'tools/testing/selftests'),
+                     f'-j{JOBS}', f'O={obj}', f'TARGETS={target}', 'install',
+                     f'INSTALL_PATH={part}/install',
+                     f'KHDR_INCLUDES=-isystem {config_dir}/usr/include'],
+                    log=part / 'build.log', check=False)
+    missing = [name for name in own_tests(tree) if not (part / 'install' / target / name).exists()]
+    if missing:
+        error = next((line for line in out.splitlines() if 'error' in line.lower()), f'make: {code}')
+        raise LabError(f'{tree.base.selftests} did not build {", ".join(missing)}: {error.strip()}',
+                       f'see {part}/build.log')
+    noise = [line for line in out.splitlines()
+             if re.search(r'(?:^|/)(?:' + '|'.join(own_tests(tree) + ['reclaim_util']) + r')\.[ch]:\d+.*warning', line)]
+    if noise:
+        raise LabError(f'the selftests build with a warning: {noise[0]}')
+    shutil.rmtree(obj)
+    cache.replace(part, done)
+    return done / 'install' / target
+
+
+def _libraries(program):
+    """The shared libraries of a program, as the dynamic linker finds them."""
+    code, out = run(['ldd', str(program)], check=False)
+    return [] if code else re.findall(r'(/\S+) \(0x', out)
+
+
+def find_tool(name):
+    """Full path of a tool; sbin directories are looked at too."""
+    found = shutil.which(name, path=os.environ.get('PATH', '') + ':/usr/sbin:/sbin')
+    if not found:
+        raise LabError(f'{name} is not installed', 'make deps (as root) installs what is missing')
+    return found
+
+
+def image(tree, tests_dir, tests, config_dir, name='image', extra=()):
+    """Build an initramfs with init, busybox, the tests and their tools; its path.
+
+    gen_init_cpio of the tree makes it: no root and no loop device needed.
+    """
+    init = cache.path('init', cache.digest(ROOT / 'lab/init.c', compiler()))
+    if not init.exists():
+        run(['gcc', '-static', '-Os', '-Wall', '-Wextra', '-Werror', '-o', f'{init}.part',
+             str(ROOT / 'lab/init.c')])
+        os.rename(f'{init}.part', init)
+    busybox = find_tool('busybox')
+    files = {'/init': init, '/bin/busybox': Path(busybox)}
+    for test in own_tests(tree):
+        files[f'/tests/{test}'] = tests_dir / test
+    for tool in sorted({tool for test in tests for tool in test.tools}):
+        files[f'/usr/bin/{tool}'] = Path(find_tool(tool))
+    for dest, source in extra:
+        files[dest] = Path(source)
+    for source in [files[dest] for dest in list(files) if not dest.startswith('/bin/busybox')]:
+        for lib in _libraries(source):
+            files[lib] = Path(lib)
+    dirs = {'/dev', '/proc', '/sys', '/tmp', '/tests', '/bin', '/sbin', '/usr', '/usr/bin', '/etc'}
+    for dest in files:
+        parent = Path(dest).parent
+        while str(parent) != '/':
+            dirs.add(str(parent))
+            parent = parent.parent
+    lines = [f'dir {d} 755 0 0' for d in sorted(dirs)]
+    lines.append('nod /dev/console 600 0 0 c 5 1')
+    lines.append('slink /bin/sh busybox 777 0 0')
+    lines += [f'file {dest} {source} 755 0 0' for dest, source in sorted(files.items())]
+    key = cache.digest('\n'.join(lines), *[Path(s).read_bytes() for s in files.values()])
+    done = cache.path('image', f'{name}-{key}.gz')
+    if not done.exists():
+        spec = done.with_suffix('.list')
+        spec.write_text('\n'.join(lines) + '\n')
+        gen = config_dir / 'usr/gen_init_cpio'
+        if not gen.exists():
+            run(['gcc', '-O2', '-o', str(gen), str(tree.path / 'usr/gen_init_cpio.c')])
+        run(['bash', '-o', 'pipefail', '-c', '"$1" "$2" | gzip -1n > "$3"', 'bash', str(gen),
+             str(spec), f'{done}.part'])
+        os.rename(f'{done}.part', done)
+    return done
+
+
+def commit_files(tree, old, new):
+    """The files that differ between two commits."""
+    return git(tree.path, 'diff', '--name-only', old, new).splitlines()

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What the lab needs from Debian, and installing it."""
+
+import glob
+import os
+import shutil
+import subprocess
+
+from .ui import LabError, run, say
+
+SBIN = os.environ.get('PATH', '') + ':/usr/sbin:/sbin'
+
+# Debian package: the program, or the file, that shows it is there.
+RUN = {
+    'gcc': 'gcc', 'libc6-dev': '/usr/include/stdio.h', 'make': 'make', 'flex': 'flex',
+    'bison': 'bison', 'bc': 'bc', 'perl': 'perl', 'git': 'git', 'patch': 'patch',
+    'xz-utils': 'xz', 'rsync': 'rsync', 'kmod': 'modprobe', 'python3': 'python3',
+    'libelf-dev': '/usr/include/gelf.h', 'libcap-dev': '/usr/include/sys/capability.h',
+    'libnuma-dev': '/usr/include/numa.h', 'linux-libc-dev': '/usr/include/linux/types.h',
+    'qemu-system-x86': 'qemu-system-x86_64', 'busybox-static': 'busybox',
+    'debian-archive-keyring': '/usr/share/keyrings/debian-archive-keyring.gpg',
+    'ccache': 'ccache', 'libc-bin': 'ldd',
+}
+CHECK = {'quilt': 'quilt', 'shellcheck': 'shellcheck', 'codespell': 'codespell',
+         'python3-ply': '/usr/lib/python3/dist-packages/ply/lex.py',
+         'python3-git': '/usr/lib/python3/dist-packages/git/__init__.py'}
+
+# Test stanzas name programs; these are their packages.
+TOOLS = {'mkfs.xfs': 'xfsprogs', 'mke2fs': 'e2fsprogs', 'fio': 'fio', 'stress-ng': 'stress-ng'}
+
+
+def _there(mark):
+    if mark.startswith('/'):
+        return bool(glob.glob(mark))
+    found = shutil.which(mark, path=SBIN)
+    if found and mark == 'busybox':
+        # Only a static one runs in an initramfs without libraries.
+        return subprocess.run(['ldd', found], capture_output=True, check=False).returncode != 0
+    return bool(found)
+
+
+def ensure(wanted, tools=()):
+    """Install what is missing of `wanted` when root, else say how and fail."""
+    wanted = dict(wanted, **{TOOLS[t]: t for t in tools if t in TOOLS})
+    missing = sorted(package for package, mark in wanted.items() if not _there(mark))
+    if not missing:
+        return
+    line = f'apt-get install -y --no-install-recommends {" ".join(missing)}'
+    if os.geteuid() or not shutil.which('apt-get'):
+        raise LabError(f'missing: {" ".join(missing)}', f'as root: {line}')
+    say(f'installing {" ".join(missing)}')
+    env = {'DEBIAN_FRONTEND': 'noninteractive'}
+    code, _ = run(line.split(), env=env, check=False)
+    if code:
+        # A fresh machine may have no package lists, or old ones.
+        run(['apt-get', 'update', '-q'], env=env, check=False)
+        code, out = run(line.split(), env=env, check=False)
+        if code:
+            why = next((t for t in out.splitlines() if t.startswith('E:')), f'apt-get: {code}')
+            raise LabError(f'cannot install {" ".join(missing)}: {why}', 'check the network')
+    left = sorted(package for package in missing if not _there(wanted[package]))
+    if left:
+        raise LabError(f'still missing after installing: {" ".join(left)}')
+
+
+def main():
+    """make deps: install all that make run and make check need."""
+    ensure(dict(RUN, **CHECK), TOOLS)
+    say('all packages are there')

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: GPL-2.0
+"""make run: from a tree to the before/after table."""
+
+import datetime
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass
+
+from . import bases, boot, build, cache, deps, ktap, report, tree as trees
+from .bases import ROOT
+from .ui import LabError, say, stage
+
+LRU = {'classic': ['classic'], 'mglru': ['mglru'], 'both': ['classic', 'mglru']}
+
+# icount executes one vCPU at a time and counts each instruction.
+ICOUNT_SLOWDOWN = 4
+
+
+@dataclass
+class Options:
+    """What the user asked for; empty strings are defaults."""
+    base: str = 'mainline'
+    tests: str = ''
+    lru: str = 'both'
+    mode: str = 'auto'
+    tree: str = ''
+    cpus: int = 0
+    runs: int = 1
+    mutants: bool = True
+    results: str = ''
+
+    @classmethod
+    def from_env(cls):
+        """Options from the make variables of the same names, which arrive as environment."""
+        env = os.environ
+        try:
+            opts = cls(env.get('BASE') or 'mainline', env.get('TESTS', ''), env.get('LRU') or 'both',
+                       env.get('MODE') or 'auto', env.get('TREE', ''), int(env.get('CPUS') or 0),
+                       int(env.get('RUNS') or 1), env.get('MUTANTS', '1') != '0',
+                       env.get('RESULTS') or str(ROOT / 'results'))
+        except ValueError as err:
+            raise LabError(f'CPUS= and RUNS= take numbers: {err}') from err
+        if opts.lru not in LRU:
+            raise LabError(f'LRU={opts.lru} is not known', f'one of {", ".join(LRU)}')
+        if opts.runs < 1 or not 0 <= opts.cpus <= 8:
+            raise LabError('RUNS= starts at 1, CPUS= goes to 8')
+        if opts.mode not in ('tcg', 'icount', 'kvm', 'auto'):
+            raise LabError(f'MODE={opts.mode} is not known', 'one of tcg, icount, kvm, auto')
+        return opts
+
+    def command(self, base):
+        """The line that reproduces a run."""
+        words = ['make run', f'BASE={base.name}']
+        for key, value, default in (('TESTS', self.tests, ''), ('LRU', self.lru, 'both'),
+                                    ('MODE', self.mode, 'auto'), ('TREE', self.tree, ''),
+                                    ('CPUS', self.cpus, 0), ('RUNS', self.runs, 1)):
+            if value != default:
+                words.append(f'{key}="{value}"' if ' ' in str(value) else f'{key}={value}')
+        if not self.mutants:
+            words.append('MUTANTS=0')
+        return ' '.join(words)
+
+
+def kernels(tree, tests, mutants=True):
+    """The kernels of a base for some tests: base, patched, one without each fix, mutants."""
+    base = tree.base
+    series = bases.load_series(base)
+    names = [t.name for t in tests]
+    paths = [p.path for p in series.patches]
+    start = tree.commit_of('base')
+    patched = trees.apply(tree, 'base', paths, cached='patched')
+    version = tree.version
+    result = [build.Kernel('base', f'{version} as it is', start, series.expect, names),
+              build.Kernel('patched', f'{version} with the series', patched, {}, names, paths)]
+    if not mutants:
+        return result
+    for patch in series.patches:
+        paired = [t.name for t in tests if t.topic == patch.topic]
+        if patch.is_fix and paired and not patch.by_hand:
+            commit = trees.apply_plain(tree, patched, patch.path, True, f'without-{patch.path.stem}')
+            result.append(build.Kernel(f'without:{patch.path.stem[:4]}',
+                                       f'the series without {patch.path.stem}', commit,
+                                       patch.expect, paired, paths))
+    for mutant in bases.load_mutants(base):
+        if mutant.test in names:
+            commit = trees.apply_plain(tree, patched, mutant.path, False, f'mutant-{mutant.name}')
+            result.append(build.Kernel(f'mutant:{mutant.name}', mutant.subject, commit,
+                                       mutant.expect, [mutant.test], paths + [mutant.path]))
+    return result
+
+
+def prepare(base, opts, tests):
+    """Everything up to the first boot: (tree, kernels, tests, image, config hash)."""
+    with stage('fetch', f'{base.name}: {opts.tree or base.package + " " + base.version}'):
+        tree = trees.get(base, opts.tree)
+    with stage('apply', f'{base.series} to {tree.version}'):
+        kerns = kernels(tree, tests, opts.mutants)
+    with stage('configure', ' '.join(p.name for p in base.config)):
+        config_dir, config_hash = build.configure(tree)
+    for kern in kerns:
+        with stage('build', f'{base.name} {kern.name}: {kern.desc}'):
+            build.kernel(tree, kern, config_dir, config_hash)
+            if kern.bad:
+                say(f'!!! {kern.name}: {kern.bad}')
+    if kerns[0].bad:
+        raise LabError(f'the base kernel does not build: {kerns[0].bad}')
+    with stage('selftests', f'make -C tools/testing/selftests TARGETS={base.selftests.split("/")[-1]}'):
+        tests_dir = build.selftests(tree, kerns[1].commit, config_dir)
+    with stage('image'):
+        image = build.image(tree, tests_dir, tests, config_dir)
+    return tree, kerns, tests_dir, image, config_hash
+
+
+def _same_kernel(kerns):
+    """Drop kernels that are byte for byte one built before: [(name, same as)]."""
+    seen, same, kept = {}, [], []
+    for kern in kerns:
+        if not kern.bad and kern.key in seen and kern.name != 'patched':
+            same.append((kern.name, seen[kern.key]))
+            continue
+        seen.setdefault(kern.key, kern.name)
+        kept.append(kern)
+    return kept, same
+
+
+def run_base(base, opts, tests):
+    """All boots for one base: (results as report.py takes them, kernels, installed selftests)."""
+    tree, kerns, tests_dir, image, config_hash = prepare(base, opts, tests)
+    kerns, same = _same_kernel(kerns)
+    cpus = {t.name: opts.cpus or (1 if opts.mode == 'icount' else t.cpus) for t in tests}
+    mode = boot.pick_mode(opts.mode, base, max(cpus.values()), kerns[0].image, image)
+    khz = boot.tsc_khz() if mode == 'tcg' else 0
+    jobs = [(n, test, lru, kern) for n in range(1, opts.runs + 1) for test in tests
+            for lru in LRU[opts.lru] for kern in kerns
+            if not kern.bad and test.name in kern.tests]
+    series = bases.load_series(base)
+    results = {
+        'run': datetime.datetime.now().strftime('%Y%m%d-%H%M%S') + f'-{base.name}',
+        'date': datetime.date.today().isoformat(), 'reproduce': opts.command(base),
+        'host': boot.host(), 'accel': 'kvm' if mode == 'kvm' else 'tcg', 'mode': mode,
+        'base': base.name, 'version': tree.version,
+        'upstream': base.upstream if tree.pinned else 'not the pinned version',
+        'series': base.series, 'series_tree': tree.tree_of(kerns[1].commit),
+        'series_hash': trees.series_hash([p.path for p in series.patches]),
+        'config_hash': config_hash, 'qemu': boot.qemu_version(), 'compiler': build.compiler(),
+        'notes': [f'{name} is the same kernel as {other}, and is not booted again'
+                  for name, other in same],
+        'kernels': [{'name': k.name, 'desc': k.desc, 'key': k.key, 'objects': len(k.objects),
+                     'changed': k.changed, 'seconds': k.seconds, 'bad': k.bad} for k in kerns],
+        'runs': []}
+    key = cache.digest(*[k.key for k in kerns], image, mode, opts.lru, str(cpus), results['qemu'],
+                       str(opts.runs), str([t.cmdline for t in tests]))
+    work = cache.path('runs', key)
+    done = len(list(work.glob('logs/*.log')))
+    if done:
+        say(f'going on with an interrupted run: {done} of {len(jobs)} boots are done')
+    with stage('boot', f'{len(jobs)} boots, {mode}'):
+        for i, (n, test, lru, kern) in enumerate(jobs, 1):
+            name = f'{kern.name.replace(":", "-")}-{test.name}-{lru}-{n}.log'
+            log = work / 'logs' / name
+            timeout = boot.BOOT_SECONDS + test.timeout * (ICOUNT_SLOWDOWN if mode == 'icount' else 1)
+            if log.exists():
+                result = ktap.parse_log(log.read_text(errors='replace'))
+            else:
+                result = boot.boot(boot.command(kern.image, image, test, lru, mode,
+                                                cpus[test.name], khz), log, timeout)
+            if not log.exists():
+                raise LabError(f'{log} has vanished')
+            expected = kern.expect.get((test.name, lru), set())
+            ok, why = ktap.compare(result, expected)
+            say(f'    {i}/{len(jobs)} {kern.name} {test.name} {lru}: {result.status}'
+                f'{"" if ok else " !!! " + why}')
+            results['runs'].append({
+                'kernel': kern.name, 'test': test.name, 'lru': lru, 'n': n,
+                'status': result.status, 'reason': result.reason,
+                'expected': 'FAIL' if expected else 'PASS', 'as_expected': ok, 'why': why,
+                'rows': [asdict(row) for row in result.rows], 'notes': result.notes,
+                'seconds': result.seconds, 'log': f'logs/{name}', 'tail': result.tail})
+    target = cache.Path(opts.results) / results['run']
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.move(str(work), str(target))
+    (target / 'results.json').write_text(json.dumps(results, indent=1) + '\n')
+    (target / 'report.md').write_text(report.markdown(results))
+    results['dir'] = str(target)
+    return results, kerns, tests_dir
+
+
+def verdict(results):
+    """Exit code of a run: 0, or that of the first thing that was not as expected."""
+    for kern in results['kernels']:
+        if kern['bad']:
+            return 3
+    for entry in results['runs']:
+        if not entry['as_expected']:
+            return ktap.EXIT_CODES.get(entry['status']) or 1
+    return 0
+
+
+def show(results):
+    """Print matrix and table of one base."""
+    print()
+    print(report.matrix(results))
+    print()
+    print(report.table(results))
+    for entry in results['runs']:
+        if not entry['as_expected']:
+            print(f'\n{entry["kernel"]} {entry["test"]} {entry["lru"]}: {entry["why"]}; the log ends:')
+            print('\n'.join('    ' + line for line in entry['tail']))
+    print(f'\nresults: {results["dir"]}  (report.md, results.json, logs/)')
+    print(f'again:   {results["reproduce"]}')
+
+
+def main():
+    """make run"""
+    opts = Options.from_env()
+    tests = bases.pick_tests(opts.tests)
+    picked = bases.pick_bases(opts.base)
+    if 'BASE' not in os.environ or not os.environ['BASE']:
+        say('BASE=mainline, the tree that patches are sent for; BASE=6.1 or BASE=all for the others')
+    if opts.tree and len(picked) > 1:
+        raise LabError('TREE= is one tree, and BASE= names several', 'pick one BASE')
+    deps.ensure(deps.RUN, [tool for t in tests for tool in t.tools])
+    cache.lock()
+    code = 0
+    for base in picked:
+        results, _, _ = run_base(base, opts, tests)
+        show(results)
+        code = code or verdict(results)
+    return code
