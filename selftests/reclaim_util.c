@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
+#define _FILE_OFFSET_BITS 64
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -21,8 +22,9 @@
 #include "reclaim_util.h"
 
 #define LRU_GEN_ENABLED	"/sys/kernel/mm/lru_gen/enabled"
+#define MIB		(1024 * 1024UL)
 #define CONFIGFS	"/sys/kernel/config"
-#define ZRAM_CONTROL	"/sys/class/zram-control"
+#define SHMEM_ENABLED	"/sys/kernel/mm/transparent_hugepage/shmem_enabled"
 
 char ru_why[512];
 
@@ -67,13 +69,23 @@ struct undo {
 static struct undo undo_stack[MAX_UNDO];
 static size_t undo_depth;
 static pid_t undo_owner;
+static bool swap_stuck;
 
-static void undo_block(sigset_t *old)
+/*
+ * What is done and what undoes it go between these two: a signal in between
+ * would leave the one without the other.
+ */
+static void undo_begin(sigset_t *old)
 {
 	sigset_t all;
 
 	sigfillset(&all);
 	sigprocmask(SIG_BLOCK, &all, old);
+}
+
+static void undo_end(const sigset_t *old)
+{
+	sigprocmask(SIG_SETMASK, old, NULL);
 }
 
 static int write_all(const char *path, const char *value, size_t len)
@@ -93,9 +105,16 @@ static int write_all(const char *path, const char *value, size_t len)
 
 static int undo_one(const struct undo *u)
 {
-	/* A cgroup stays busy until its last task has been reaped: 5 s. */
+	/*
+	 * A cgroup is busy until its last task has been reaped, and swapoff
+	 * may lack memory for a moment: 500 ticks are 5 s.
+	 */
 	const struct timespec tick = { .tv_nsec = 10 * 1000 * 1000 };
 	int tries = 500;
+
+	/* The disk under swap that is still on has to stay. */
+	if (swap_stuck && !strncmp(u->path, CONFIGFS, strlen(CONFIGFS)))
+		return -1;
 
 	switch (u->kind) {
 	case UNDO_WRITE:
@@ -105,7 +124,10 @@ static int undo_one(const struct undo *u)
 			nanosleep(&tick, NULL);
 		return access(u->path, F_OK) ? 0 : -1;
 	case UNDO_SWAPOFF:
-		return swapoff(u->path);
+		while (swapoff(u->path) && tries--)
+			nanosleep(&tick, NULL);
+		swap_stuck = tries < 0;
+		return swap_stuck ? -1 : 0;
 	case UNDO_UMOUNT:
 		return umount(u->path);
 	case UNDO_KILL:
@@ -146,14 +168,14 @@ void ru_unwind(size_t mark)
 	sigset_t old;
 
 	/* A signal waits until the stack is in order again. */
-	undo_block(&old);
+	undo_begin(&old);
 	while (undo_depth > mark) {
 		const struct undo *u = &undo_stack[--undo_depth];
 
 		if (undo_one(u))
 			undo_complain(u);
 	}
-	sigprocmask(SIG_SETMASK, &old, NULL);
+	undo_end(&old);
 }
 
 static void undo_atexit(void)
@@ -174,8 +196,8 @@ static void undo_signal(int sig)
  */
 void ru_init(void)
 {
-	static const int sigs[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGALRM,
-				    SIGPIPE };
+	static const int sigs[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT,
+				    SIGALRM };
 	struct sigaction sa = { .sa_handler = undo_signal };
 	size_t i;
 
@@ -183,35 +205,34 @@ void ru_init(void)
 	sigfillset(&sa.sa_mask);
 	for (i = 0; i < ARRAY_SIZE(sigs); i++)
 		sigaction(sigs[i], &sa, NULL);
+	/* A child that is gone is an error for ru_tell(), and no more. */
+	signal(SIGPIPE, SIG_IGN);
 	atexit(undo_atexit);
-}
-
-/**
- * ru_forget_in_child() - a forked child must not undo what its parent did
- */
-void ru_forget_in_child(void)
-{
-	undo_depth = 0;
-	undo_owner = 0;
 }
 
 static void undo_push(enum undo_kind kind, int id, const char *path,
 		      const char *value)
 {
 	struct undo *u = &undo_stack[undo_depth];
-	sigset_t old;
 
 	if (undo_depth == MAX_UNDO) {
 		fprintf(stderr, "undo stack overflow\n");
 		exit(1);
 	}
-	undo_block(&old);
 	u->kind = kind;
 	u->id = id;
 	snprintf(u->path, sizeof(u->path), "%s", path);
 	snprintf(u->value, sizeof(u->value), "%s", value);
 	undo_depth++;
-	sigprocmask(SIG_SETMASK, &old, NULL);
+}
+
+/* Have a fresh descriptor closed when it is unwound; returns it, or -1. */
+static int undo_fd(int fd, const char *path)
+{
+	if (fd < 0)
+		return why("cannot open %s: %s", path, strerror(errno));
+	undo_push(UNDO_CLOSE, fd, path, "");
+	return fd;
 }
 
 /**
@@ -247,12 +268,23 @@ static int read_line(const char *path, char *buf, size_t size)
  */
 int ru_set(const char *path, const char *value)
 {
-	char old[256];
+	char old[256], *word = old;
+	sigset_t mask;
+	int ret;
 
-	if (read_line(path, old, sizeof(old)) || ru_write(path, value))
+	if (read_line(path, old, sizeof(old)))
 		return -1;
-	undo_push(UNDO_WRITE, 0, path, old);
-	return 0;
+	/* "always [madvise] never": the word in brackets is set. */
+	if (strchr(old, '[') && strchr(old, ']')) {
+		word = strchr(old, '[') + 1;
+		*strchr(old, ']') = '\0';
+	}
+	undo_begin(&mask);
+	ret = ru_write(path, value);
+	if (!ret)
+		undo_push(UNDO_WRITE, 0, path, word);
+	undo_end(&mask);
+	return ret;
 }
 
 /**
@@ -318,9 +350,17 @@ int ru_lru_select(enum ru_lru kind)
 		return -1;
 	/* The file shows what took effect, as in 0x0007. */
 	enabled = strtoul(buf, NULL, 0);
-	if ((enabled & 1) != kind)
+	if ((enabled & 1) != (kind == RU_MGLRU ? 1 : 0))
 		return why("%s stays at %s", LRU_GEN_ENABLED, buf);
 	return 0;
+}
+
+/**
+ * ru_shmem_huge_off() - shmem of base pages, so that a batch is what it says
+ */
+int ru_shmem_huge_off(void)
+{
+	return access(SHMEM_ENABLED, F_OK) ? 0 : ru_set(SHMEM_ENABLED, "deny");
 }
 
 static char cg_root[PATH_MAX / 2];
@@ -332,7 +372,9 @@ int ru_cg_setup(void)
 {
 	char path[PATH_MAX], line[PATH_MAX + 256];
 	bool v1 = false;
+	sigset_t old;
 	FILE *f;
+	int ret;
 
 	f = fopen("/proc/mounts", "re");
 	if (!f)
@@ -346,7 +388,7 @@ int ru_cg_setup(void)
 			v1 = true;
 		if (strcmp(type, "cgroup2"))
 			continue;
-		strcpy(cg_root, dir);
+		snprintf(cg_root, sizeof(cg_root), "%s", dir);
 		break;
 	}
 	fclose(f);
@@ -364,12 +406,29 @@ int ru_cg_setup(void)
 	snprintf(path, sizeof(path), "%s/cgroup.subtree_control", cg_root);
 	if (read_line(path, line, sizeof(line)))
 		return -1;
-	if (!strstr(line, "memory")) {
-		if (ru_write(path, "+memory"))
-			return -1;
+	if (strstr(line, "memory"))
+		return 0;
+	undo_begin(&old);
+	ret = ru_write(path, "+memory");
+	if (!ret)
 		undo_push(UNDO_WRITE, 0, path, "-memory");
-	}
-	return 0;
+	undo_end(&old);
+	return ret;
+}
+
+static int make_dir(const char *path)
+{
+	sigset_t old;
+	int ret;
+
+	undo_begin(&old);
+	ret = mkdir(path, 0755);
+	if (!ret)
+		undo_push(UNDO_RMDIR, 0, path, "");
+	else
+		why("cannot make %s: %s", path, strerror(errno));
+	undo_end(&old);
+	return ret;
 }
 
 /**
@@ -387,10 +446,7 @@ int ru_cg_create(char *path, const char *parent, const char *name)
 		return why("path of the cgroup is too long");
 	if (parent && ru_cg_write(parent, "cgroup.subtree_control", "+memory"))
 		return -1;
-	if (mkdir(path, 0755))
-		return why("cannot make %s: %s", path, strerror(errno));
-	undo_push(UNDO_RMDIR, 0, path, "");
-	return 0;
+	return make_dir(path);
 }
 
 static int cg_file(char *path, const char *cg, const char *file)
@@ -477,8 +533,6 @@ static int wait_for_node(const char *path, int timeout_ms)
 
 /*
  * A null_blk device of @mb MiB through configfs. @dev receives its node.
- * Not brd: its pages are page cache of the device, and it does I/O
- * synchronously, which swap treats in a way of its own.
  */
 static int null_blk_create(char *dev, const char *name, size_t mb,
 			   bool memory_backed)
@@ -493,31 +547,39 @@ static int null_blk_create(char *dev, const char *name, size_t mb,
 		{ "blocksize", "4096" },
 		{ .attr = "memory_backed" },
 	};
+	sigset_t old;
+	int ret;
 
 	if (access(CONFIGFS "/nullb", F_OK))
 		modprobe("null_blk", "nr_devices=0");
-	if (access(CONFIGFS "/nullb", F_OK) &&
-	    !mount("configfs", CONFIGFS, "configfs", 0, NULL))
-		undo_push(UNDO_UMOUNT, 0, CONFIGFS, "");
+	if (access(CONFIGFS "/nullb", F_OK)) {
+		undo_begin(&old);
+		if (!mount("configfs", CONFIGFS, "configfs", 0, NULL))
+			undo_push(UNDO_UMOUNT, 0, CONFIGFS, "");
+		undo_end(&old);
+	}
 	if (access(CONFIGFS "/nullb", F_OK))
 		return why("no null_blk in configfs (CONFIG_BLK_DEV_NULL_BLK, CONFIG_CONFIGFS_FS)");
 
 	snprintf(attrs[0].value, sizeof(attrs[0].value), "%zu", mb);
-	strcpy(attrs[2].value, memory_backed ? "1" : "0");
+	attrs[2].value[0] = memory_backed ? '1' : '0';
 
 	snprintf(item, sizeof(item), CONFIGFS "/nullb/%s", name);
-	if (mkdir(item, 0755))
-		return why("cannot make %s: %s", item, strerror(errno));
-	undo_push(UNDO_RMDIR, 0, item, "");
+	if (make_dir(item))
+		return -1;
 	for (i = 0; i < ARRAY_SIZE(attrs); i++) {
 		snprintf(path, sizeof(path), "%s/%s", item, attrs[i].attr);
 		if (ru_write(path, attrs[i].value))
 			return -1;
 	}
 	snprintf(path, sizeof(path), "%s/power", item);
-	if (ru_write(path, "1"))
+	undo_begin(&old);
+	ret = ru_write(path, "1");
+	if (!ret)
+		undo_push(UNDO_WRITE, 0, path, "0");
+	undo_end(&old);
+	if (ret)
 		return -1;
-	undo_push(UNDO_WRITE, 0, path, "0");
 
 	/* The disk has the name of the item since 6.5, nullb<index> before. */
 	snprintf(path, sizeof(path), "/sys/block/%s", name);
@@ -529,25 +591,6 @@ static int null_blk_create(char *dev, const char *name, size_t mb,
 			return -1;
 		snprintf(dev, PATH_MAX, "/dev/nullb%s", value);
 	}
-	if (wait_for_node(dev, 5000))
-		return why("%s does not appear (CONFIG_DEVTMPFS, udev)", dev);
-	return 0;
-}
-
-static int zram_create(char *dev, size_t bytes)
-{
-	char id[32], path[128], value[32];
-
-	if (access(ZRAM_CONTROL, F_OK))
-		modprobe("zram", "num_devices=0");
-	if (read_line(ZRAM_CONTROL "/hot_add", id, sizeof(id)))
-		return why("neither null_blk nor zram (CONFIG_BLK_DEV_NULL_BLK, CONFIG_ZRAM)");
-	undo_push(UNDO_WRITE, 0, ZRAM_CONTROL "/hot_remove", id);
-	snprintf(path, sizeof(path), "/sys/block/zram%s/disksize", id);
-	snprintf(value, sizeof(value), "%zu", bytes);
-	if (ru_write(path, value))
-		return -1;
-	snprintf(dev, PATH_MAX, "/dev/zram%s", id);
 	if (wait_for_node(dev, 5000))
 		return why("%s does not appear (CONFIG_DEVTMPFS, udev)", dev);
 	return 0;
@@ -585,35 +628,32 @@ out:
 }
 
 /**
- * ru_swap_on() - swap on a memory-backed device of @bytes made for the test
+ * ru_swap_on() - swap on a null_blk device of @bytes made for the test
  *
- * Takes null_blk, which does its I/O as a disk would, else zram.
+ * null_blk does its I/O as a disk would; brd and zram do it synchronously,
+ * which swap treats in a way of its own.
  */
 int ru_swap_on(size_t bytes)
 {
-	size_t mark = ru_mark();
 	char dev[PATH_MAX];
+	sigset_t old;
+	int ret;
 	char name[32];
 
 	if (access("/proc/swaps", F_OK))
 		return why("no swap in this kernel (CONFIG_SWAP)");
 	snprintf(name, sizeof(name), "ru_swap_%d", getpid());
-	if (null_blk_create(dev, name, bytes >> 20, true)) {
-		ru_unwind(mark);
-		if (zram_create(dev, bytes))
-			goto fail;
-	}
-	if (make_swap_header(dev, bytes))
-		goto fail;
-	if (swapon(dev, 0)) {
+	if (null_blk_create(dev, name, (bytes + MIB - 1) / MIB, true) ||
+	    make_swap_header(dev, bytes))
+		return -1;
+	undo_begin(&old);
+	ret = swapon(dev, 0);
+	if (!ret)
+		undo_push(UNDO_SWAPOFF, 0, dev, "");
+	else
 		why("swapon %s: %s", dev, strerror(errno));
-		goto fail;
-	}
-	undo_push(UNDO_SWAPOFF, 0, dev, "");
-	return 0;
-fail:
-	ru_unwind(mark);
-	return -1;
+	undo_end(&old);
+	return ret;
 }
 
 /* Large enough that no test gets to its end: pages are never read twice. */
@@ -632,16 +672,11 @@ int ru_stream_open(void)
 {
 	char dev[PATH_MAX];
 	char name[32];
-	int fd;
 
 	snprintf(name, sizeof(name), "ru_stream_%d", getpid());
 	if (null_blk_create(dev, name, STREAM_MB, false))
 		return -1;
-	fd = open(dev, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return why("cannot open %s: %s", dev, strerror(errno));
-	undo_push(UNDO_CLOSE, fd, dev, "");
-	return fd;
+	return undo_fd(open(dev, O_RDONLY | O_CLOEXEC), dev);
 }
 
 /**
@@ -653,7 +688,9 @@ int ru_stream_read(int fd, off_t *pos, size_t bytes)
 	off_t end = *pos + bytes;
 
 	while (*pos < end) {
-		ssize_t n = pread(fd, buf, sizeof(buf), *pos);
+		size_t want = end - *pos < (off_t)sizeof(buf) ?
+			      (size_t)(end - *pos) : sizeof(buf);
+		ssize_t n = pread(fd, buf, want, *pos);
 
 		if (n <= 0)
 			return why("read of the stream: %s", strerror(errno));
@@ -662,60 +699,87 @@ int ru_stream_read(int fd, off_t *pos, size_t bytes)
 	return 0;
 }
 
-/**
- * ru_pipe() - pipe(2) that is closed when it is unwound
- */
-int ru_pipe(int fd[2])
+/* Descriptors of the parent that a new child has to close: others' pipes. */
+static void close_pipes(void)
 {
-	if (pipe2(fd, O_CLOEXEC))
-		return why("pipe: %s", strerror(errno));
-	undo_push(UNDO_CLOSE, fd[0], "pipe", "");
-	undo_push(UNDO_CLOSE, fd[1], "pipe", "");
-	return 0;
+	size_t i;
+
+	for (i = 0; i < undo_depth; i++)
+		if (undo_stack[i].kind == UNDO_CLOSE &&
+		    !strcmp(undo_stack[i].path, "pipe"))
+			close(undo_stack[i].id);
 }
 
 /**
- * ru_fork() - fork a child that dies with the parent or when unwound
+ * ru_fork() - fork a child that dies with the parent or when it is unwound
  *
- * The child must leave by _exit().
+ * The child must leave by _exit(). Returns its pid, 0 in the child, or -1.
  */
-pid_t ru_fork(void)
+pid_t ru_fork(struct ru_child *child)
 {
 	pid_t parent = getpid();
-	pid_t pid;
+	int to[2], from[2];
+	sigset_t old;
 
-	fflush(stdout);
-	pid = fork();
-	if (pid < 0)
-		return why("fork: %s", strerror(errno));
-	if (pid) {
-		undo_push(UNDO_KILL, pid, "", "");
-		return pid;
+	if (pipe(to))
+		return why("pipe: %s", strerror(errno));
+	if (pipe(from)) {
+		close(to[0]);
+		close(to[1]);
+		return why("pipe: %s", strerror(errno));
 	}
-	ru_forget_in_child();
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != parent)
-		_exit(1);
-	return 0;
+	fflush(stdout);
+	undo_begin(&old);
+	child->pid = fork();
+	if (!child->pid) {
+		/* Only then does each side see when the other one is gone. */
+		close_pipes();
+		close(to[1]);
+		close(from[0]);
+		child->in = to[0];
+		child->out = from[1];
+		undo_depth = 0;
+		undo_owner = 0;
+		undo_end(&old);
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (getppid() != parent)
+			_exit(1);
+		return 0;
+	}
+	close(to[0]);
+	close(from[1]);
+	child->to = to[1];
+	child->from = from[0];
+	undo_push(UNDO_CLOSE, to[1], "pipe", "");
+	undo_push(UNDO_CLOSE, from[0], "pipe", "");
+	if (child->pid > 0)
+		undo_push(UNDO_KILL, child->pid, "", "");
+	else
+		why("fork: %s", strerror(errno));
+	undo_end(&old);
+	return child->pid;
 }
 
 /**
- * ru_wait_byte() - wait for a byte on @fd
+ * ru_tell() - send a child an order, and wait until it is carried out
  *
- * Return: the byte, or -1 on end of file or after @timeout_ms.
+ * Return: 0, or -1 when the child has ended or @timeout_ms are over.
  */
-int ru_wait_byte(int fd, int timeout_ms)
+int ru_tell(struct ru_child *child, unsigned char order, int timeout_ms)
 {
-	struct pollfd p = { .fd = fd, .events = POLLIN };
+	struct pollfd p = { .fd = child->from, .events = POLLIN };
 	unsigned char c;
 	int ret;
 
+	if (write(child->to, &order, 1) != 1)
+		return why("the child process has ended");
 	do {
 		ret = poll(&p, 1, timeout_ms);
 	} while (ret < 0 && errno == EINTR);
 	if (!ret)
-		return why("nothing within %d ms", timeout_ms);
-	if (ret < 0 || read(fd, &c, 1) != 1)
-		return why("the child is gone");
-	return c;
+		return why("the child process is not done after %d ms",
+			   timeout_ms);
+	if (ret < 0 || read(child->from, &c, 1) != 1 || c != order)
+		return why("the child process has ended");
+	return 0;
 }

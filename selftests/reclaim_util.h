@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* Older trees than 7.x do not have these in kselftest.h. */
+/* The kselftest.h of 6.1 does not have these. */
 #ifndef __noreturn
 #define __noreturn	__attribute__((__noreturn__))
 #endif
@@ -41,7 +41,6 @@ extern const char * const ru_lru_name[RU_NR_LRU];
 void ru_init(void);
 size_t ru_mark(void);
 void ru_unwind(size_t mark);
-void ru_forget_in_child(void);
 
 /* Files; ru_set() restores the previous content when it is unwound. */
 int ru_write(const char *path, const char *value);
@@ -53,6 +52,7 @@ long long ru_mono_ms(void);
 
 /* LRU kind; -1 when the kernel does not have that kind. */
 int ru_lru_select(enum ru_lru kind);
+int ru_shmem_huge_off(void);
 
 /* Control groups; @path must hold PATH_MAX bytes. */
 int ru_cg_setup(void);
@@ -68,9 +68,17 @@ int ru_swap_on(size_t bytes);
 int ru_stream_open(void);
 int ru_stream_read(int fd, off_t *pos, size_t bytes);
 
-/* Forks a child that is killed and reaped when it is unwound. */
-pid_t ru_fork(void);
-int ru_pipe(int fd[2]);
-int ru_wait_byte(int fd, int timeout_ms);
+/*
+ * A child that takes orders: a byte each, which it sends back when it is done.
+ * The child uses @in and @out, the parent @to and @from.
+ */
+struct ru_child {
+	pid_t pid;
+	int in, out;
+	int to, from;
+};
+
+pid_t ru_fork(struct ru_child *child);
+int ru_tell(struct ru_child *child, unsigned char order, int timeout_ms);
 
 #endif /* __RECLAIM_UTIL_H */

@@ -200,12 +200,12 @@ def mbox(subject, name, old, new, head=""):
             + "".join(diff) + "-- \n2\n")
 
 
-def git(where, *args, env=None):
+def git(where, *args):
     """git without anybody's configuration."""
     return subprocess.run(
         ["git", "-C", str(where), "-c", "user.name=u", "-c", "user.email=u@invalid", *args],
         env={"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": os.devnull,
-             "GIT_CONFIG_SYSTEM": os.devnull, "HOME": str(where), **(env or {})},
+             "GIT_CONFIG_SYSTEM": os.devnull, "GIT_TEST_FSYNC": "0", "HOME": str(where)},
         check=True, capture_output=True, text=True).stdout.strip()
 
 
@@ -307,9 +307,8 @@ class Project:
         """An environment that has nothing of the caller's but the PATH."""
         path = os.pathsep.join([str(self.bin), os.environ.get("PATH", "/usr/bin:/bin")])
         return {"PATH": path, "PYTHONPATH": f"{self.tmp}/site:lab", "HOME": str(self.tmp),
-                "PYTHONDONTWRITEBYTECODE": "1", "XDG_CACHE_HOME": str(self.cache),
-                "STAND_INS": str(self.bin), "RESULTS": tempfile.mkdtemp(dir=self.results),
-                "MODE": "tcg",
+                "GIT_TEST_FSYNC": "0", "XDG_CACHE_HOME": str(self.cache), "STAND_INS": str(self.bin),
+                "RESULTS": tempfile.mkdtemp(dir=self.results), "MODE": "tcg",
                 **{key: str(value) for key, value in opts.items()}}
 
     def start(self, verb="run", **opts):
