@@ -9,7 +9,8 @@
  *   mmlab.test=NAME   program in /tests
  *   mmlab.lru=KIND    classic or mglru, handed to the test as "-l KIND"
  *   mmlab.args=A,B    more arguments, separated by commas
- *   mmlab.cmd=PATH    run this shell script instead (make shell, fault tests)
+ *   mmlab.fault=KIND  go wrong instead, to show that the lab sees it: panic,
+ *                     hang or leak
  *
  * and the report goes to the console, one "MMLAB: " line each; the parser is
  * lab/mmlab/ktap.py. A log without "MMLAB: end" is that of a crashed guest.
@@ -293,7 +294,7 @@ static void mount_all(void)
 
 int main(void)
 {
-	char *argv[32] = { NULL }, *test, *lru, *args, *cmd, path[256];
+	char *argv[32] = { NULL }, *test, *lru, *args, *fault, path[256];
 	struct snap before, after;
 	struct sysinfo info;
 	struct utsname u;
@@ -315,10 +316,18 @@ int main(void)
 	test = param("mmlab.test");
 	lru = param("mmlab.lru");
 	args = param("mmlab.args");
-	cmd = param("mmlab.cmd");
-	if (cmd) {
-		argv[n++] = "/bin/sh";
-		argv[n++] = cmd;
+	fault = param("mmlab.fault");
+	if (fault && !strcmp(fault, "panic"))
+		return 1;	/* the kernel does not survive its init */
+	if (fault && !strcmp(fault, "hang"))
+		for (;;)
+			pause();
+	if (fault) {
+		/* A run that ends well, but for the cgroup it leaves. */
+		argv[n++] = "/bin/busybox";
+		argv[n++] = "sh";
+		argv[n++] = "-c";
+		argv[n++] = "echo TAP version 13; echo 1..1; echo ok 1 leak; mkdir /sys/fs/cgroup/left";
 	} else if (test) {
 		snprintf(path, sizeof(path), "/tests/%s", test);
 		argv[n++] = path;
@@ -337,7 +346,7 @@ int main(void)
 			argv[n++] = arg;
 	}
 
-	printf("MMLAB: begin test=%s lru=%s\n", test ?: cmd, lru ?: "none");
+	printf("MMLAB: begin test=%s lru=%s\n", test ?: fault, lru ?: "none");
 	snapshot(&before);
 	start = seconds();
 	status = run(argv);

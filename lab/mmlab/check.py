@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from . import bases, build, cache, deps, refresh, runner, tree as trees
+from . import bases, boot, cache, deps, refresh, runner, tree as trees
 from .bases import ROOT
 from .ui import LabError, git, run, say, stage
 
@@ -274,6 +274,17 @@ def runs_under_kselftest(tree, tests_dir):
                 raise LabError(f'run_kselftest.sh -t {name}: {last[0]}')
 
 
+def guest_faults(kern, image, mode):
+    """A guest that panics, hangs or leaves something behind is seen as that."""
+    khz = boot.tsc_khz() if mode == 'tcg' else 0
+    for fault, status, timeout in (('panic', 'PANIC', 60), ('hang', 'HANG', 15),
+                                   ('leak', 'LEAK', 60)):
+        cmd = boot.command(kern.image, image, None, None, mode, 1, khz, f'mmlab.fault={fault}')
+        result = boot.boot(cmd, cache.path('log', f'fault-{fault}.log'), timeout)
+        if result.status != status:
+            raise LabError(f'a guest with fault {fault} gives {result.status}: {result.reason}')
+
+
 def check_base(tally, base, opts):
     """All checks of one base, up to the matrix."""
     with stage('fetch', f'{base.name}: {base.package} {base.version}'):
@@ -291,7 +302,7 @@ def check_base(tally, base, opts):
         tally.check(f'{base.name}: every fix has a mutant', every_fix_has_a_mutant, base)
         tally.check(f'{base.name}: MAINTAINERS.snippet', maintainers, tree)
     opts.base = base.name
-    results, kerns, tests_dir = runner.run_base(base, opts, tests)
+    results, kerns, tests_dir, image = runner.run_base(base, opts, tests)
     for kern in kerns[1:]:
         if not kern.name.startswith('mutant') or kern.bad:
             tally.check(f'{base.name}: {kern.name} builds without a warning',
@@ -299,6 +310,8 @@ def check_base(tally, base, opts):
         tally.check(f'{base.name}: {kern.name} compiles only what changed',
                     recompiles_only_what_changed, kern)
     tally.check(f'{base.name}: run_kselftest.sh', runs_under_kselftest, tree, tests_dir)
+    tally.check(f'{base.name}: panic, hang and leak of a guest are seen', guest_faults, kerns[0],
+                image, results['mode'])
     for entry in results['runs']:
         tally.add(f'{base.name}: {entry["kernel"]} {entry["test"]} {entry["lru"]} is '
                   f'{entry["expected"].lower()}', entry['as_expected'], entry['why'])

@@ -125,7 +125,7 @@ def _same_kernel(kerns):
 
 
 def run_base(base, opts, tests):
-    """All boots for one base: (results as report.py takes them, kernels, installed selftests)."""
+    """All boots for one base: (results as report.py takes them, kernels, installed selftests, image)."""
     tree, kerns, tests_dir, image, config_hash = prepare(base, opts, tests)
     kerns, same = _same_kernel(kerns)
     cpus = {t.name: opts.cpus or (1 if opts.mode == 'icount' else t.cpus) for t in tests}
@@ -183,7 +183,7 @@ def run_base(base, opts, tests):
     (target / 'results.json').write_text(json.dumps(results, indent=1) + '\n')
     (target / 'report.md').write_text(report.markdown(results))
     results['dir'] = str(target)
-    return results, kerns, tests_dir
+    return results, kerns, tests_dir, image
 
 
 def verdict(results):
@@ -224,7 +224,7 @@ def main():
     cache.lock()
     code = 0
     for base in picked:
-        results, _, _ = run_base(base, opts, tests)
+        results, *_ = run_base(base, opts, tests)
         show(results)
         code = code or verdict(results)
     return code

@@ -370,6 +370,12 @@ def guarded(func, *args):
     """func() under main_guard(): its exit code, and what it printed."""
     from mmlab import ui
     out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = ui.main_guard(lambda: func(*args))
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = ui.main_guard(lambda: func(*args))
+    finally:
+        for number, handler in zip(numbers, before):
+            signal.signal(number, handler)
     return SimpleNamespace(code=code, out=out.getvalue(), err=err.getvalue(), lost=set())

@@ -26,19 +26,22 @@ from helpers import git, guarded, kernel_tree, listing, mbox, vmscan, write  # n
 SHORT = {"LRU": "classic", "MUTANTS": 0}
 NEEDED = ("bash", "git", "gzip", "patch", "rsync", "tar", "xz")
 lab = None
-warm = None
 
 
 def setUpModule():
     """One project for all tests, which has made its run: what fails below has its reason."""
-    global lab, warm
+    global lab
     missing = [name for name in NEEDED if not shutil.which(name)]
     if missing:
         raise unittest.SkipTest(f"not installed: {' '.join(missing)}")
     lab = helpers.Project()
     unittest.addModuleCleanup(lab.close)
-    warm = lab.run()
-    assert warm.code == 0 and lab.boots() == 6, warm.out + warm.err
+    res = lab.run()
+    assert res.code == 0 and lab.boots() == 6, res.out + res.err
+    # Of the tests within this process, none gets at the user's cache.
+    patch = mock.patch.object(cache, "CACHE", lab.cache / "mm-reclaim")
+    patch.start()
+    unittest.addModuleCleanup(patch.stop)
 
 
 class Case(unittest.TestCase):
@@ -284,7 +287,7 @@ class Patches(Case):
                  "error: patch failed: mm/vmscan.c:7", ": write a mutant by hand")
         res = lab.run()
         self.passed(res)
-        self.assertEqual(res.out.count("built before"), warm.out.count("objects in") + 2)
+        self.assertNotIn(" objects in ", res.out)
 
     def test_declarations(self):
         half = (lab.root / "patches/mutants/mainline/half.patch").read_text()
@@ -325,20 +328,28 @@ class Patches(Case):
 
 
 class Build(Case):
-    def test_compile_error(self):
+    def compile_error(self):
+        """A run with an error in the last patch: (result, the line about it)."""
         with lab.having("series", helpers.SERIES + "patches/0003-more.patch\n"), lab.having(
                 "patches/0003-more.patch",
                 mbox("t", "mm/vmscan.c", vmscan(("bug", "fixed")),
                      vmscan(("bug", "fixed"), ("v18", "syntax error")))):
-            res = lab.run(LRU="classic")
-        # Nothing of it is in the base and the series without it: these are booted.
-        line = ("compile error in patches/0003-more.patch: mm/vmscan.c:18: "
-                "expected ';' before 'error'")
+            return lab.run(LRU="classic"), ("compile error in patches/0003-more.patch: "
+                                            "mm/vmscan.c:18: expected ';' before 'error'")
+
+    def test_compile_error(self):
+        res, line = self.compile_error()
         self.assertIn(f"!!! patched: {line}", res.out)
         self.assertIn(f"!!! without:0001: {line}", res.out)
+        # Nothing of it is in the base, which is booted.
         self.assertRegex(res.out, r"\npatched +no kernel !!\n")
         self.assertRegex(res.out, r"\nbase +FAIL 1/2 \(expected\)\n")
         self.assertEqual((res.code, res.err, res.lost), (3, "", set()))
+
+    @unittest.expectedFailure
+    def test_compile_error_is_not_the_mutants(self):
+        res, line = self.compile_error()
+        self.assertIn(f"!!! mutant:half: {line}", res.out)
 
     def test_compile_error_of_a_mutant(self):
         patch = lab.root / "patches/mutants/mainline/half.patch"
@@ -389,9 +400,8 @@ class Build(Case):
         with lab.having("patches/0002-test.patch", patch.replace("return 0", "return 1")):
             res = lab.run(LRU="classic")
         self.passed(res, "patched: built before", "mutant:half: built before")
-        self.assertIn("image\n", res.out)
-        # The base, both others, but not the selftests themselves.
-        self.assertEqual(res.out.count("built before"), 4)
+        self.assertNotIn(" objects in ", res.out)
+        self.assertRegex(res.out, r"selftests: .*\n.*image\n")
 
 
 class Guest(Case):
@@ -418,7 +428,7 @@ class Guest(Case):
         self.judged(self.boots("noplan 2"), 17, "NOPLAN", "no plan line, 0 rows, exit 127")
 
     def test_hangs(self):
-        with lab.having("lab/tests.conf", helpers.TESTS.replace("60", "1")):
+        with lab.having("lab/tests.conf", helpers.TESTS.replace("60", "2")):
             res = self.boots("hang 2")
         self.judged(res, 11, "HANG", "timed out; last line: ok 1 classic: control")
         pids = (lab.bin / "sleepers").read_text().split()
@@ -426,7 +436,7 @@ class Guest(Case):
 
     @unittest.expectedFailure
     def test_hang_is_not_forgotten(self):
-        with lab.having("lab/tests.conf", helpers.TESTS.replace("60", "1")):
+        with lab.having("lab/tests.conf", helpers.TESTS.replace("60", "2")):
             self.refused(self.boots("hang 1\nnostart 2"), "QEMU does not start")
             self.assertIn("base aging classic: HANG", self.boots("").out)
 
@@ -557,10 +567,12 @@ class Fetch(Case):
         tree = SimpleNamespace(pinned=False, version="7.3-1")
         with mock.patch.object(cache, "CACHE", self.tmp), mock.patch.object(deps, "ensure"), \
                 mock.patch.object(trees, "get", return_value=tree), \
+                mock.patch.object(bases.load_bases, "__defaults__", (lab.root / "bases",)), \
                 mock.patch.dict(os.environ, BASE="mainline"):
-            self.refused(guarded(refresh.main), "mainline: ", " cannot be had any more, and refreshing "
-                         "on 7.3-1 would move the hunks: pin that version first")
+            res = guarded(refresh.main)
         cache._lock.close()
+        self.refused(res, "mainline: 7.3~rc7-1 cannot be had any more, and refreshing on 7.3-1 would "
+                          "move the hunks: pin that version first")
 
     def test_package_is_gone(self):
         lab.offer()
