@@ -43,11 +43,11 @@
 /* All sizes are in pages, so that the bounds hold for 4K to 64K. */
 #define SWAP_CLUSTER_MAX	32UL	/* a batch of reclaim, from swap.h */
 
-/* What the group keeps hot at least: 128 batches, 16 MiB of 4K pages. */
-#define HOT_MIN		4096UL
+/* What the group keeps hot at least: 64 batches, 8 MiB of 4K pages. */
+#define HOT_MIN		(64 * SWAP_CLUSTER_MAX)
 
 /* Swap that gets filled up, or a limit that gets reached. */
-#define SWAP_SMALL	1024UL
+#define SWAP_SMALL	256UL
 
 /* Polls end here: many times what a row takes under emulation. */
 #define TIMEOUT_MS	30000
@@ -359,14 +359,14 @@ static int press(enum ru_lru lru, const struct row *row, struct group *g,
 
 	if (row->pressure == FROM_OUTSIDE) {
 		/*
-		 * As much as from the group itself, or, where something has
-		 * to happen, until it has, and four times that at most.
+		 * Four times what goes through a group, or until what has to
+		 * happen has. Reading memory.stat makes sure that kswapd does
+		 * not decide on what was true before the group was there.
 		 */
 		want = row->outcome == AGED ? hot_pages(row) / 2 : 0;
-		return stream_outside(g, stream, pos,
-				      row->outcome == NOT_AGED ?
-				      stream_pages() : 4 * stream_pages(),
-				      want);
+		if (ru_cg_stat(NULL, "active_anon") < 0)
+			return -1;
+		return stream_outside(g, stream, pos, 4 * stream_pages(), want);
 	}
 	if (lru == RU_CLASSIC) {
 		/* At least two of the three quarters that do not fit. */
@@ -544,9 +544,10 @@ static void run_row(enum ru_lru lru, const struct row *row, int stream,
 			goto skip;
 	}
 
-	/* Once more: with RAM full, making the group has aged it already. */
-	if (tell(&g, HEAT) || read_counters(g.cg, &a) ||
-	    check_set_up(lru, row, &g, &a))
+	/* Once more where there was pressure: it has aged the group already. */
+	if ((row->raise_to || row->pressure == FROM_OUTSIDE) && tell(&g, HEAT))
+		goto skip;
+	if (read_counters(g.cg, &a) || check_set_up(lru, row, &g, &a))
 		goto skip;
 
 	if (press(lru, row, &g, stream, pos) || read_counters(g.cg, &b))

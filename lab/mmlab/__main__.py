@@ -6,7 +6,7 @@ import sys
 
 from . import ui
 
-VERBS = {'run': 'runner', 'check': 'check', 'refresh': 'refresh', 'deps': 'deps', 'fetch': 'tree'}
+VERBS = {'run': 'runner', 'check': 'check', 'refresh': 'refresh', 'deps': 'deps'}
 
 
 def main():

@@ -98,9 +98,14 @@ def load_tests(path=ROOT / 'lab/tests.conf'):
     """All paired tests by name."""
     tests = {}
     for entry in stanzas(path):
-        test = Test(entry['Name'], entry['Topic'], entry['Report'], int(entry['Memory']),
-                    int(entry['Cpus']), int(entry['Timeout']), entry.get('Tools', '').split(),
-                    entry.get('Cmdline', ''))
+        try:
+            test = Test(entry['Name'], entry['Topic'], entry['Report'], int(entry['Memory']),
+                        int(entry['Cpus']), int(entry['Timeout']), entry.get('Tools', '').split(),
+                        entry.get('Cmdline', ''))
+        except KeyError as err:
+            raise LabError(f'{path.name}: a stanza lacks {err}') from err
+        except ValueError as err:
+            raise LabError(f'{path.name}: {entry["Name"]}: {err}') from err
         if 512 <= test.memory < 544:
             raise LabError(f'{path.name}: {test.name}: Memory: {test.memory} switches THP off',
                            'take 544 MiB or more')
@@ -158,6 +163,14 @@ def touched(path):
     return files
 
 
+def _expect(name, text):
+    """ktap.parse_expect(), with the name of the file in its error."""
+    try:
+        return ktap.parse_expect(text)
+    except ValueError as err:
+        raise LabError(f'{name}: {err}') from err
+
+
 def load_series(base):
     """Parse the series file of a base.
 
@@ -196,11 +209,11 @@ def load_series(base):
             raise LabError(f'{base.series} line {nr}: no such patch: {name}')
         patches.append(Patch(ROOT / name, topic, files))
         files = []
-    total = ktap.parse_expect('\n'.join(expect))
+    total = _expect(base.series, '\n'.join(expect))
     for nr, patch in enumerate(patches):
         tests = {t.name for t in load_tests().values() if t.topic == patch.topic}
         own = {key: rows for key, rows in total.items() if key[0] in tests}
-        patch.expect = ktap.parse_expect('\n'.join(without[nr])) if nr in without else own
+        patch.expect = _expect(base.series, '\n'.join(without[nr])) if nr in without else own
         patch.by_hand = by_hand.get(nr, '')
     return Series(patches, total)
 
@@ -225,7 +238,7 @@ def load_mutants(base):
         head = path.read_text().split('\ndiff --git', 1)[0]
         test = re.search(r'^Test: (\S+)$', head, re.M)
         subject = re.search(r'^Subject: (.*)$', head, re.M)
-        expect = ktap.parse_expect(head)
+        expect = _expect(path.relative_to(ROOT), head)
         if not test or not subject or not expect:
             raise LabError(f'{path.relative_to(ROOT)}: needs Subject:, Test: and Expect-fail:')
         mutants.append(Mutant(path, test.group(1), expect, subject.group(1)))

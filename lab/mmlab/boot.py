@@ -118,30 +118,52 @@ def boot(cmd, log, timeout):
         if timed_out:
             os.killpg(proc.pid, 9)
             reap(proc)
+    # A log that a full disk has cut would look like a crash.
+    cache.need_space('the log of a boot', 4)
     text = part.read_text(errors='replace')
     if not timed_out and code and 'MMLAB:' not in text and 'Linux version' not in text:
         tail = text.strip().splitlines()[-1:] or [f'exit code {code}']
-        raise LabError(f'QEMU does not start: {tail[0]}')
-    result = ktap.parse_log(text, timed_out=timed_out)
+        raise LabError(f'QEMU does not start: {tail[0]}', f'see {part}; is it {MACHINE[-3:]} or newer?')
+    log.with_suffix('.hang').unlink(missing_ok=True)
+    if timed_out:
+        log.with_suffix('.hang').touch()
     os.rename(part, log)
-    return result
+    return judge(log)
 
 
-def pick_mode(mode, base, cpus, kernel, image):
-    """What MODE= comes to here: tcg, icount or kvm. `auto` takes KVM if a guest really boots."""
+def judge(log):
+    """The ktap.Result of a boot that was made."""
+    return ktap.parse_log(log.read_text(errors='replace'),
+                          timed_out=log.with_suffix('.hang').exists())
+
+
+def refuse_mode(mode, base, cpus):
+    """A LabError for a MODE= that cannot be, before anything is built for it."""
     if mode not in ('tcg', 'icount', 'kvm', 'auto'):
         raise LabError(f'MODE={mode} is not known', 'one of tcg, icount, kvm, auto')
     if mode == 'icount' and base.line == '6.1' and cpus > 1:
         raise LabError(f'MODE=icount with {cpus} vCPUs hangs on 6.1, at "Booting SMP configuration"',
                        'take CPUS=1, or BASE=mainline')
+    if mode == 'kvm' and no_kvm():
+        raise LabError(f'MODE=kvm: {no_kvm()}', 'take MODE=tcg')
+
+
+def no_kvm():
+    """Why KVM cannot be used, as far as the device tells."""
+    if not os.path.exists('/dev/kvm'):
+        return 'there is no /dev/kvm'
+    if not os.access('/dev/kvm', os.R_OK | os.W_OK):
+        return '/dev/kvm may not be opened'
+    return ''
+
+
+def pick_mode(mode, base, cpus, kernel, image):
+    """What MODE= comes to here: tcg, icount or kvm. `auto` takes KVM if a guest really boots."""
+    refuse_mode(mode, base, cpus)
     if mode in ('tcg', 'icount'):
         return mode
-    why = ''
-    if not os.path.exists('/dev/kvm'):
-        why = 'there is no /dev/kvm'
-    elif not os.access('/dev/kvm', os.R_OK | os.W_OK):
-        why = '/dev/kvm may not be opened'
-    else:
+    why = no_kvm()
+    if not why:
         # Where virtualization is nested, KVM may be there and a guest still get nowhere.
         boot_id = Path('/proc/sys/kernel/random/boot_id').read_text().strip()
         verdict = cache.path('kvm', boot_id)

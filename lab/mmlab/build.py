@@ -98,6 +98,15 @@ def configure(tree, fragments=None):
     return out, want
 
 
+def _patch_of(tree, kernel, path, line):
+    """The patch that a line of a file comes from; None when it is of the base."""
+    code, out = git(tree.path, 'blame', '-s', '-l', '-L', f'{line},{line}',
+                    f'base..{kernel.commit}', '--', path, check=False)
+    commits = git(tree.path, 'rev-list', '--reverse', f'base..{kernel.commit}').split()
+    made = dict(zip(commits, kernel.patches))
+    return None if code else made.get(out.split(' ')[0])
+
+
 def _blame(output, kernel, tree):
     """Turn compiler errors into one line that names the patch."""
     for line in output.splitlines():
@@ -109,6 +118,7 @@ def _blame(output, kernel, tree):
         for patch in reversed(kernel.patches):
             for path in touched(patch):
                 if name.endswith(path) or path.endswith(name):
+                    patch = _patch_of(tree, kernel, path, match.group(2)) or patch
                     return (f'compile error in {trees._relative(patch)}: {path}:{match.group(2)}: '
                             f'{match.group(3)}')
         return f'compile error: {name}:{match.group(2)}: {match.group(3)}'

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .ui import LabError
 
-CACHE = Path(os.environ.get('XDG_CACHE_HOME') or Path.home() / '.cache') / 'mm-reclaim'
+CACHE = Path(os.environ.get('XDG_CACHE_HOME') or Path.home() / '.cache').absolute() / 'mm-reclaim'
 
 _lock = None
 

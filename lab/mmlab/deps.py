@@ -41,7 +41,10 @@ def _there(mark):
 
 def ensure(wanted, tools=()):
     """Install what is missing of `wanted` when root, else say how and fail."""
-    wanted = dict(wanted, **{TOOLS[t]: t for t in tools if t in TOOLS})
+    unknown = [tool for tool in tools if tool not in TOOLS]
+    if unknown:
+        raise LabError(f'no package is known for: {" ".join(unknown)}', 'add it to TOOLS in deps.py')
+    wanted = dict(wanted, **{TOOLS[t]: t for t in tools})
     missing = sorted(package for package, mark in wanted.items() if not _there(mark))
     if not missing:
         return

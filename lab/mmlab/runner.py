@@ -126,9 +126,10 @@ def _same_kernel(kerns):
 
 def run_base(base, opts, tests):
     """All boots for one base: (results as report.py takes them, kernels, installed selftests, image)."""
+    cpus = {t.name: opts.cpus or (1 if opts.mode == 'icount' else t.cpus) for t in tests}
+    boot.refuse_mode(opts.mode, base, max(cpus.values()))
     tree, kerns, tests_dir, image, config_hash = prepare(base, opts, tests)
     kerns, same = _same_kernel(kerns)
-    cpus = {t.name: opts.cpus or (1 if opts.mode == 'icount' else t.cpus) for t in tests}
     mode = boot.pick_mode(opts.mode, base, max(cpus.values()), kerns[0].image, image)
     khz = boot.tsc_khz() if mode == 'tcg' else 0
     jobs = [(n, test, lru, kern) for n in range(1, opts.runs + 1) for test in tests
@@ -150,7 +151,8 @@ def run_base(base, opts, tests):
                      'changed': k.changed, 'seconds': k.seconds, 'bad': k.bad} for k in kerns],
         'runs': []}
     key = cache.digest(*[k.key for k in kerns], image, mode, opts.lru, str(cpus), results['qemu'],
-                       str(opts.runs), str([t.cmdline for t in tests]))
+                       str(opts.runs),
+                       str([(t.name, t.memory, t.timeout, t.cmdline) for t in tests]))
     work = cache.path('runs', key)
     done = len(list(work.glob('logs/*.log')))
     if done:
@@ -161,7 +163,7 @@ def run_base(base, opts, tests):
             log = work / 'logs' / name
             timeout = boot.BOOT_SECONDS + test.timeout * (ICOUNT_SLOWDOWN if mode == 'icount' else 1)
             if log.exists():
-                result = ktap.parse_log(log.read_text(errors='replace'))
+                result = boot.judge(log)
             else:
                 result = boot.boot(boot.command(kern.image, image, test, lru, mode,
                                                 cpus[test.name], khz), log, timeout)
@@ -178,6 +180,8 @@ def run_base(base, opts, tests):
                 'rows': [asdict(row) for row in result.rows], 'notes': result.notes,
                 'seconds': result.seconds, 'log': f'logs/{name}', 'tail': result.tail})
     target = cache.Path(opts.results) / results['run']
+    while target.exists():      # another run that ended within the same second
+        target = target.with_name(target.name + '+')
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.move(str(work), str(target))
     (target / 'results.json').write_text(json.dumps(results, indent=1) + '\n')

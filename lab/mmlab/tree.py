@@ -44,10 +44,12 @@ def _line(path):
     try:
         text = (path / 'Makefile').read_text(errors='replace')
     except OSError as err:
-        raise LabError(f'{path} is not a kernel tree: no Makefile') from err
+        raise LabError(f'{path} is not a kernel tree: no Makefile',
+                       'TREE= is the directory that has Kbuild and MAINTAINERS') from err
     found = dict(re.findall(r'^(VERSION|PATCHLEVEL|SUBLEVEL|EXTRAVERSION) *= *(.*)$', text, re.M))
     if 'VERSION' not in found or 'PATCHLEVEL' not in found:
-        raise LabError(f'{path} is not a kernel tree: no VERSION in its Makefile')
+        raise LabError(f'{path} is not a kernel tree: no VERSION in its Makefile',
+                       'TREE= is the directory that has Kbuild and MAINTAINERS')
     line = f'{found["VERSION"]}.{found["PATCHLEVEL"]}'
     return line, f'{line}.{found.get("SUBLEVEL", "0")}{found.get("EXTRAVERSION", "")}'
 
@@ -64,13 +66,13 @@ def _unpack(deb, target):
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     _, names = run(['sh', '-c', 'dpkg-deb --fsys-tarfile "$1" | tar tf - | grep "\\.tar\\.xz$"',
-                    'sh', str(deb)])
+                    'sh', str(deb)], check=False)
     # bash for pipefail: a truncated package must not look like a small kernel.
     proc = popen(['bash', '-o', 'pipefail', '-c',
                   'dpkg-deb --fsys-tarfile "$1" | tar xOf - "$2" | xz -dcT0 |'
                   ' tar xf - --strip-components=1 -C "$3"',
-                  'bash', str(deb), names.split()[0], str(part)])
-    if reap(proc):
+                  'bash', str(deb), names.strip(), str(part)])
+    if reap(proc) or not names.endswith('.tar.xz\n'):
         raise LabError(f'cannot unpack {deb}', 'is the disk full? remove the file to fetch it again')
     return part
 
@@ -115,7 +117,10 @@ def from_user(base, where):
             cache.need_space(f'a checkout of {where}', 3000)
             part = path.with_name(path.name + '.part')
             shutil.rmtree(part, ignore_errors=True)
-            git(where.parent, 'clone', '-q', '--shared', '--no-checkout', str(where), str(part))
+            part.mkdir(parents=True)
+            git(part, 'init', '-q')
+            # Not clone --shared: git gives an object of the user's that it makes again the time.
+            git(part, 'fetch', '-q', '--depth=1', '--no-tags', str(where), head)
             git(part, 'checkout', '-q', '--detach', head)
             git(part, 'tag', 'base', head)
             cache.replace(part, path)
@@ -128,6 +133,7 @@ def from_user(base, where):
         cache.need_space(f'a copy of {where}', 5000)
         path.mkdir(exist_ok=True)
         git(path, 'init', '-q')
+    (path / '.git/index.lock').unlink(missing_ok=True)      # of a git that was killed
     git(path, 'checkout', '-q', '-f', 'base', check=False)
     run(['rsync', '-a', '--delete', '--exclude=/.git', f'{where}/', f'{path}/'])
     _commit_all(path, f'copy of {where}')
@@ -186,15 +192,21 @@ def apply(tree, start, patches, cached=None):
     """
     key = cache.digest(tree.commit_of(start), *[p.read_bytes() for p in patches])
     ref = f'refs/mmlab/{cached}-{key}' if cached else None
+    moved = cache.path('offsets', f'{tree.ident}-{key}')
     if ref:
         code, out = git(tree.path, 'rev-parse', '-q', '--verify', ref, check=False)
         if not code:
+            if moved.exists():
+                print(moved.read_text(), end='', flush=True)
             return out.strip()
     checkout(tree, start)
+    moved.unlink(missing_ok=True)
     for patch in patches:
         if not tree.pinned:
             for text in offsets(tree, patch):
                 say(f'offset: {text}')
+                with open(moved, 'a', encoding='utf-8') as out:
+                    out.write(f'offset: {text}\n')
         code, out = git(tree.path, 'am', '-q', '--keep-non-patch', '--committer-date-is-author-date',
                         str(patch), check=False)
         if code:

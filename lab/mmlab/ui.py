@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """What the lab tells its user: errors of one line, progress, a time budget."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -8,7 +9,13 @@ import sys
 import time
 
 START = time.monotonic()
+# The make that calls the lab, and what would build another kernel than the key says.
+CALLERS = ('MAKEFLAGS', 'MFLAGS', 'MAKEOVERRIDES', 'MAKELEVEL', 'ARCH', 'CROSS_COMPILE', 'LLVM',
+           'KCFLAGS', 'KBUILD_OUTPUT')
+
 _stages = []            # [name, seconds] of each stage, for the budget at the end
+# Says that a tree may be another user's; with -c, upload-pack would not get to know.
+GITCONFIG = os.path.join(os.path.dirname(__file__), 'gitconfig')
 _children = set()       # running process groups, to be killed on Ctrl-C
 
 
@@ -93,22 +100,32 @@ def run(cmd, cwd=None, log=None, env=None, check=True, stdin=None, ticker=None):
     check, a non-zero exit is a LabError with the last line of the output.
     `ticker` is called with each line: for live progress.
     """
-    full = dict(os.environ, LC_ALL='C', **(env or {}))
+    full = {key: value for key, value in os.environ.items()
+            if not key.startswith('GIT_') and key not in CALLERS}
+    full.update(LC_ALL='C', **(env or {}))
     proc = popen(cmd, cwd=cwd, env=full, text=True, errors='replace',
                  stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    if stdin is not None:
-        proc.stdin.write(stdin)
-        proc.stdin.close()
     out = []
-    with open(log, 'w', encoding='utf-8') if log else open(os.devnull, 'w') as sink:
-        for line in proc.stdout:
-            out.append(line)
-            sink.write(line)
-            if ticker:
-                ticker(line)
-    proc.stdout.close()
-    code = reap(proc)
+    try:
+        if stdin is not None:
+            try:
+                proc.stdin.write(stdin)
+                proc.stdin.close()
+            except BrokenPipeError:
+                pass            # it says why it has ended
+        with open(log or os.devnull, 'w', encoding='utf-8') as sink:
+            for line in proc.stdout:
+                out.append(line)
+                sink.write(line)
+                if ticker:
+                    ticker(line)
+    except BaseException:
+        os.killpg(proc.pid, signal.SIGKILL)
+        raise
+    finally:
+        proc.stdout.close()
+        code = reap(proc)
     text = ''.join(out)
     if 'No space left on device' in text:
         raise LabError(f'no disk space left while running {cmd[0]}'
@@ -123,7 +140,7 @@ def run(cmd, cwd=None, log=None, env=None, check=True, stdin=None, ticker=None):
 
 def git(tree, *args, check=True, env=None, stdin=None):
     """Output of git in `tree`, stripped; no hooks, no user configuration."""
-    clean = {'GIT_CONFIG_GLOBAL': os.devnull, 'GIT_CONFIG_SYSTEM': os.devnull,
+    clean = {'GIT_CONFIG_GLOBAL': GITCONFIG, 'GIT_CONFIG_SYSTEM': os.devnull,
              'GIT_AUTHOR_NAME': 'mm-reclaim series',
              'GIT_AUTHOR_EMAIL': 'series@mm-reclaim.invalid',
              'GIT_COMMITTER_NAME': 'mm-reclaim lab',
@@ -131,7 +148,7 @@ def git(tree, *args, check=True, env=None, stdin=None):
     clean.update(env or {})
     code, out = run(['git', '-C', str(tree), '-c', 'core.hooksPath=/dev/null',
                      '-c', 'core.abbrev=12', '-c', 'advice.detachedHead=false',
-                     '-c', 'gc.auto=0', '-c', 'safe.directory=*', *args],
+                     '-c', 'gc.auto=0', *args],
                     env=clean, check=check, stdin=stdin)
     return (code, out) if not check else out.strip()
 
@@ -140,13 +157,21 @@ def main_guard(func):
     """Run func() and turn LabError and Ctrl-C into one line and an exit code."""
     # SIGINT is ignored in what a script starts in the background; a run can be stopped there too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     try:
         return func() or 0
     except LabError as err:
         sys.stdout.flush()
         print(f'error: {err}', file=sys.stderr)
         return err.code
+    except OSError as err:
+        sys.stdout.flush()
+        full = err.errno in (errno.ENOSPC, errno.EDQUOT)
+        print(f'error: {err.filename or "while writing"}: {err.strerror}: '
+              + ('free some space, then run the same command again' if full else
+                 'is it there, and may it be read and written?'), file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         kill_children()
         print('\ninterrupted: nothing is lost, the same command goes on from here',

@@ -130,7 +130,8 @@ TOOLS = {
         printf '%s\n' 'TAP version 13' 1..2 "ok 1 $lru: control"
         [ "$kind" = hang ] && { sleep 60 & echo $! >> "$dir/sleepers"; wait; }
         if grep -q fixed "$kernel"; then not= code=0; else not='not ' code=1; fi
-        printf '%s\n' "${not}ok 2 $lru: the bug" "MMLAB: exit $code" 'MMLAB: seconds 1.0' 'MMLAB: end'
+        printf '%s\n' "${not}ok 2 $lru: the bug" "MMLAB: exit $code" \
+            'MMLAB: seconds 1.0' 'MMLAB: end'
         """,
     "apt-get": r"""
         echo "$*" >> "$dir/apt"
@@ -307,8 +308,9 @@ class Project:
         """An environment that has nothing of the caller's but the PATH."""
         path = os.pathsep.join([str(self.bin), os.environ.get("PATH", "/usr/bin:/bin")])
         return {"PATH": path, "PYTHONPATH": f"{self.tmp}/site:lab", "HOME": str(self.tmp),
-                "GIT_TEST_FSYNC": "0", "XDG_CACHE_HOME": str(self.cache), "STAND_INS": str(self.bin),
-                "RESULTS": tempfile.mkdtemp(dir=self.results), "MODE": "tcg",
+                "GIT_TEST_FSYNC": "0", "XDG_CACHE_HOME": str(self.cache),
+                "STAND_INS": str(self.bin), "RESULTS": tempfile.mkdtemp(dir=self.results),
+                "MODE": "tcg",
                 **{key: str(value) for key, value in opts.items()}}
 
     def start(self, verb="run", **opts):
