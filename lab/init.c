@@ -117,7 +117,7 @@ static void add_names(struct snap *s, const char *kind, const char *path)
 	if (!d)
 		return;
 	while ((e = readdir(d)))
-		if (e->d_name[0] != '.')
+		if (strcmp(e->d_name, ".") && strcmp(e->d_name, ".."))
 			add(s, "%s %s/%s", kind, path, e->d_name);
 	closedir(d);
 }
@@ -129,7 +129,7 @@ static int add_setting(const char *path, const struct stat *st, int type,
 	/* Writing these is an action, and what they show is not a setting. */
 	static const char * const actions[] = {
 		"/proc/sys/vm/drop_caches", "/proc/sys/vm/compact_memory",
-		"/proc/sys/vm/stat_refresh",
+		"/proc/sys/vm/stat_refresh", "/proc/sys/kernel/ns_last_pid",
 	};
 	char value[256];
 	size_t i;
@@ -194,7 +194,8 @@ static int compare(const void *a, const void *b)
 static void snapshot(struct snap *s)
 {
 	static const char * const settings[] = {
-		"/proc/sys/vm", "/sys/kernel/mm", "/sys/module/zswap/parameters",
+		"/proc/sys/vm", "/proc/sys/kernel", "/sys/kernel/mm",
+		"/sys/module/zswap/parameters",
 	};
 	size_t i;
 
@@ -203,6 +204,14 @@ static void snapshot(struct snap *s)
 	add_lines(s, "swap", "/proc/swaps", 1);
 	add_names(s, "device", "/sys/block");
 	add_names(s, "null_blk", "/sys/kernel/config/nullb");
+	for (i = 0; i < 8; i++) {
+		char path[64], file[256];
+
+		snprintf(path, sizeof(path),
+			 "/sys/block/loop%zu/loop/backing_file", i);
+		if (!read_file(path, file, sizeof(file)))
+			add(s, "loop%zu %s", i, file);
+	}
 	add_names(s, "file", "/tmp");
 	add_names(s, "file", "/dev/shm");
 	walk = s;

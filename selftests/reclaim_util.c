@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -24,6 +25,9 @@
 #define LRU_GEN_ENABLED	"/sys/kernel/mm/lru_gen/enabled"
 #define MIB		(1024 * 1024UL)
 #define CONFIGFS	"/sys/kernel/config"
+#define SWAPPINESS	"/proc/sys/vm/swappiness"
+#define DEMOTION	"/sys/kernel/mm/numa/demotion_enabled"
+#define HAS_MEMORY	"/sys/devices/system/node/has_memory"
 #define SHMEM_ENABLED	"/sys/kernel/mm/transparent_hugepage/shmem_enabled"
 
 char ru_why[512];
@@ -176,6 +180,14 @@ void ru_unwind(size_t mark)
 			undo_complain(u);
 	}
 	undo_end(&old);
+}
+
+/**
+ * ru_stuck() - whether swap of the test could not be taken off again
+ */
+bool ru_stuck(void)
+{
+	return swap_stuck;
 }
 
 static void undo_atexit(void)
@@ -363,7 +375,66 @@ int ru_shmem_huge_off(void)
 	return access(SHMEM_ENABLED, F_OK) ? 0 : ru_set(SHMEM_ENABLED, "deny");
 }
 
+/**
+ * ru_pin_settings() - what the administrator may have set, as by default
+ *
+ * No demotion to slower memory, which is a way for anon memory to go without
+ * swap, and a swappiness which has swap used at all.
+ */
+int ru_pin_settings(void)
+{
+	if (!access(DEMOTION, F_OK) && ru_set(DEMOTION, "0"))
+		return -1;
+	return ru_set(SWAPPINESS, "60");
+}
+
+/**
+ * ru_one_node() - whether all memory is in one NUMA node
+ */
+bool ru_one_node(void)
+{
+	char nodes[64];
+
+	/* A list such as "0" or "0-1,4"; without NUMA there is no such file. */
+	return read_line(HAS_MEMORY, nodes, sizeof(nodes)) ||
+	       !nodes[strcspn(nodes, "-,")];
+}
+
 static char cg_root[PATH_MAX / 2];
+
+/*
+ * Have the test itself in the root group: a limit of the group that it was
+ * started in would do the reclaim which is to be left to kswapd.
+ */
+static int enter_root(void)
+{
+	char line[PATH_MAX / 2], path[PATH_MAX];
+	FILE *f = fopen("/proc/self/cgroup", "re");
+	sigset_t old;
+	int ret;
+
+	if (!f)
+		return why("cannot read /proc/self/cgroup: %s", strerror(errno));
+	/* The line of cgroup v2 begins with 0::, the path comes next. */
+	path[0] = '\0';
+	while (fgets(line, sizeof(line), f)) {
+		line[strcspn(line, "\n")] = '\0';
+		if (strncmp(line, "0::/", 4))
+			continue;
+		if (snprintf(path, sizeof(path), "%s%s/cgroup.procs", cg_root,
+			     line[4] ? line + 3 : "") >= (int)sizeof(path))
+			path[0] = '\0';
+	}
+	fclose(f);
+	if (!path[0])
+		return why("no usable cgroup v2 in /proc/self/cgroup");
+	undo_begin(&old);
+	ret = ru_cg_enter(cg_root);
+	if (!ret)
+		undo_push(UNDO_WRITE, 0, path, "0");
+	undo_end(&old);
+	return ret;
+}
 
 /**
  * ru_cg_setup() - find cgroup v2 with the memory controller and enable it
@@ -406,14 +477,16 @@ int ru_cg_setup(void)
 	snprintf(path, sizeof(path), "%s/cgroup.subtree_control", cg_root);
 	if (read_line(path, line, sizeof(line)))
 		return -1;
-	if (strstr(line, "memory"))
-		return 0;
-	undo_begin(&old);
-	ret = ru_write(path, "+memory");
-	if (!ret)
-		undo_push(UNDO_WRITE, 0, path, "-memory");
-	undo_end(&old);
-	return ret;
+	if (!strstr(line, "memory")) {
+		undo_begin(&old);
+		ret = ru_write(path, "+memory");
+		if (!ret)
+			undo_push(UNDO_WRITE, 0, path, "-memory");
+		undo_end(&old);
+		if (ret)
+			return -1;
+	}
+	return enter_root();
 }
 
 static int make_dir(const char *path)
@@ -486,7 +559,7 @@ long long ru_cg_read(const char *cg, const char *file)
 /**
  * ru_cg_stat() - counter @key of the memory.stat of @cg (NULL: of the root)
  *
- * Exact: reading the file brings the counters of all below @cg up to date.
+ * Some 64 updates for each CPU may be missing; see ru_cg_settle().
  */
 long long ru_cg_stat(const char *cg, const char *key)
 {
@@ -500,6 +573,34 @@ long long ru_cg_stat(const char *cg, const char *key)
 int ru_cg_enter(const char *cg)
 {
 	return ru_cg_write(cg, "cgroup.procs", "0");
+}
+
+/**
+ * ru_cg_settle() - bring the counters of all groups up to date
+ *
+ * Reading memory.stat collects what the CPUs have pending once that is more
+ * than MEMCG_CHARGE_BATCH (64) updates for each CPU, else only every other
+ * second. So make as many updates, twice over, by touching memory and giving it
+ * back, and read the file of the root.
+ */
+int ru_cg_settle(void)
+{
+	long batch = 64, need = 2 * batch * (sysconf(_SC_NPROCESSORS_ONLN) + 2);
+	size_t page = sysconf(_SC_PAGESIZE), size = 256 * page, i;
+	char *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	long done;
+
+	if (p == MAP_FAILED)
+		return why("mmap: %s", strerror(errno));
+	madvise(p, size, MADV_NOHUGEPAGE);
+	for (done = 0; done < need; done += 256) {
+		for (i = 0; i < size; i += page)
+			p[i] = 1;
+		madvise(p, size, MADV_DONTNEED);
+	}
+	munmap(p, size);
+	return ru_cg_stat(NULL, "pgscan") < 0 ? -1 : 0;
 }
 
 static void modprobe(const char *module, const char *param)
@@ -693,7 +794,8 @@ int ru_stream_read(int fd, off_t *pos, size_t bytes)
 		ssize_t n = pread(fd, buf, want, *pos);
 
 		if (n <= 0)
-			return why("read of the stream: %s", strerror(errno));
+			return why("read of the stream: %s",
+				   n ? strerror(errno) : "it has come to an end");
 		*pos += n;
 	}
 	return 0;

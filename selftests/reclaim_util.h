@@ -41,6 +41,7 @@ extern const char * const ru_lru_name[RU_NR_LRU];
 void ru_init(void);
 size_t ru_mark(void);
 void ru_unwind(size_t mark);
+bool ru_stuck(void);
 
 /* Files; ru_set() restores the previous content when it is unwound. */
 int ru_write(const char *path, const char *value);
@@ -53,6 +54,8 @@ long long ru_mono_ms(void);
 /* LRU kind; -1 when the kernel does not have that kind. */
 int ru_lru_select(enum ru_lru kind);
 int ru_shmem_huge_off(void);
+int ru_pin_settings(void);
+bool ru_one_node(void);
 
 /* Control groups; @path must hold PATH_MAX bytes. */
 int ru_cg_setup(void);
@@ -61,6 +64,7 @@ int ru_cg_write(const char *cg, const char *file, const char *value);
 int ru_cg_write_bytes(const char *cg, const char *file, size_t bytes);
 long long ru_cg_read(const char *cg, const char *file);
 long long ru_cg_stat(const char *cg, const char *key);
+int ru_cg_settle(void);
 int ru_cg_enter(const char *cg);
 
 /* Block devices which last until they are unwound. */

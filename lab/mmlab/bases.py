@@ -190,6 +190,8 @@ def load_series(base):
         match = re.match(r'#\s*(topic|files|Expect-fail|Expect-fail-without|without-by-hand):\s*(.*)', line)
         if match:
             key, value = match.groups()
+            if 'without' in key and not patches:
+                raise LabError(f'{base.series} line {nr}: {key}: there is no patch above it')
             if key == 'topic':
                 topic = value
             elif key == 'files':
@@ -241,5 +243,8 @@ def load_mutants(base):
         expect = _expect(path.relative_to(ROOT), head)
         if not test or not subject or not expect:
             raise LabError(f'{path.relative_to(ROOT)}: needs Subject:, Test: and Expect-fail:')
+        if test.group(1) not in load_tests() or {t for t, _ in expect} != {test.group(1)}:
+            raise LabError(f'{path.relative_to(ROOT)}: Test: and Expect-fail: have to name one test '
+                           'of lab/tests.conf')
         mutants.append(Mutant(path, test.group(1), expect, subject.group(1)))
     return mutants

@@ -4,6 +4,7 @@
 import os
 import platform
 import re
+import subprocess
 import time
 from pathlib import Path
 
@@ -112,7 +113,7 @@ def boot(cmd, log, timeout):
     log.parent.mkdir(parents=True, exist_ok=True)
     part = log.with_suffix('.part')
     with open(part, 'wb') as out:
-        proc = popen(cmd, stdin=-3, stdout=out, stderr=-2)     # DEVNULL, STDOUT
+        proc = popen(cmd, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
         code = reap(proc, timeout)
         timed_out = code is None
         if timed_out:
@@ -166,14 +167,17 @@ def pick_mode(mode, base, cpus, kernel, image):
     if not why:
         # Where virtualization is nested, KVM may be there and a guest still get nowhere.
         boot_id = Path('/proc/sys/kernel/random/boot_id').read_text().strip()
-        verdict = cache.path('kvm', boot_id)
+        verdict = cache.path('kvm', cache.digest(boot_id, qemu_version()))
         if not verdict.exists():
             say('KVM is there: trying whether a guest boots with it')
             start = time.monotonic()
-            result = boot(command(kernel, image, None, None, 'kvm', cpus, 0),
-                          cache.path('log', 'kvm-probe.log'), 20)
-            verdict.write_text('yes' if result.boot else 'no')
-            say(f'    {"yes" if result.boot else "no"}, after {time.monotonic() - start:.0f} s')
+            try:
+                works = bool(boot(command(kernel, image, None, None, 'kvm', cpus, 0),
+                                  cache.path('log', 'kvm-probe.log'), 20).boot)
+            except LabError:    # QEMU cannot even open it
+                works = False
+            verdict.write_text('yes' if works else 'no')
+            say(f'    {"yes" if works else "no"}, after {time.monotonic() - start:.0f} s')
         if verdict.read_text() != 'yes':
             why = 'a guest does not get through its boot with KVM within 20 s'
     if not why:

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import cache, tree as trees
+from . import cache, deps, tree as trees
 from .bases import ROOT, touched
 from .ui import LabError, git, run, say
 
@@ -35,9 +35,10 @@ class Kernel:
 
 
 def compiler():
-    """First line of gcc --version: part of every kernel's key."""
+    """What compiles and links, in words: part of every kernel's key."""
     _, out = run(['gcc', '--version'])
-    return out.splitlines()[0]
+    _, ld = run(['ld', '--version'])
+    return f'{out.splitlines()[0]}, {ld.splitlines()[0]}'
 
 
 def _make(tree, out, *args):
@@ -77,24 +78,35 @@ def lost(config, wanted):
     return missing
 
 
-def configure(tree, fragments=None):
-    """Make the build directory of a tree with its configuration: (directory, config hash)."""
-    fragments = fragments or tree.base.config
+def configure(tree):
+    """Make the build directory of a tree with its configuration: (directory, config hash).
+
+    A LabError names an option which olddefconfig does not keep.
+    """
+    fragments = tree.base.config
     want = cache.digest(*[p.read_bytes() for p in fragments])
     out = cache.path('build', f'{tree.ident}-{want}')
     config = out / '.config'
-    if not (out / '.mmlab-configured').exists():
+    done = out / '.mmlab-configured'
+    # The Kconfig files of a user's tree may change under the same name.
+    source = tree.tree_of('base')
+    if not done.exists() or done.read_text() != source:
+        trees.checkout(tree, 'base')
         out.mkdir(parents=True, exist_ok=True)
         run(_make(tree, out, 'tinyconfig'), env=_env(), log=out / 'config.log')
-        run([str(tree.path / 'scripts/kconfig/merge_config.sh'), '-m', '-O', str(out), str(config),
-             *map(str, fragments)], cwd=out, log=out / 'merge.log')
+        # Copies, as merge_config.sh does not take a path with a space in it.
+        for nr, path in enumerate(fragments):
+            shutil.copy(path, out / f'mmlab-{nr}.config')
+        run([str(tree.path / 'scripts/kconfig/merge_config.sh'), '-m', '-O', str(out), '.config',
+             *[f'mmlab-{nr}.config' for nr in range(len(fragments))]], cwd=out,
+            log=out / 'merge.log')
         run(_make(tree, out, 'olddefconfig'), env=_env(), log=out / 'config.log')
         bad = lost(config.read_text(), options(fragments))
         if bad:
             names = ' '.join(p.name for p in fragments)
             raise LabError(f'configuration of {tree.base.name}: {"; ".join(bad[:5])}',
                            f'a dependency is missing in {names}')
-        (out / '.mmlab-configured').write_text(want)
+        done.write_text(source)
     return out, want
 
 
@@ -134,7 +146,7 @@ def kernel(tree, kern, config_dir, config_hash):
         cache.need_space(f'building {kern.name}', 1500)
         trees.checkout(tree, kern.commit)
         if kern.name == 'base':
-            say(f'    a first build compiles some 1100 objects: about 16 CPU-minutes')
+            say('    a first build compiles some 1100 objects: about 16 CPU-minutes')
         count = [0, time.monotonic()]
         objects, warnings = [], []
 
@@ -151,6 +163,12 @@ def kernel(tree, kern, config_dir, config_hash):
         # What the build directory holds objects of: the difference to it is recompiled.
         last = config_dir / '.mmlab-commit'
         before = last.read_text() if last.exists() else ''
+        changed = commit_files(tree, before, kern.commit) if before else None
+        if not before:
+            # The build before was cut off: its warnings are lost, and an object may be half done.
+            for name in commit_files(tree, 'base', kern.commit):
+                if (tree.path / name).exists():
+                    os.utime(tree.path / name)
         last.write_text('')
         start = time.monotonic()
         log = cache.path('log', f'build-{tree.ident}-{kern.name.replace(":", "-")}.log')
@@ -160,6 +178,11 @@ def kernel(tree, kern, config_dir, config_hash):
             kern.bad = _blame(out, kern, tree)
             return kern
         last.write_text(kern.commit)
+        # Patches may change Kconfig files, and make takes defaults without a word.
+        bad = lost((config_dir / '.config').read_text(), options(tree.base.config))
+        if bad:
+            kern.bad = f'configuration: {"; ".join(bad[:5])}'
+            return kern
         part = done.with_name(kern.key + '.part')
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
@@ -169,7 +192,7 @@ def kernel(tree, kern, config_dir, config_hash):
         (part / 'meta.json').write_text(json.dumps(
             {'name': kern.name, 'objects': objects, 'warnings': warnings,
              'seconds': round(time.monotonic() - start, 1), 'commit': kern.commit,
-             'changed': commit_files(tree, before, kern.commit) if before else None}, indent=1))
+             'changed': changed}, indent=1))
         cache.replace(part, done)
         say(f'    {kern.name}: {len(objects)} objects in {time.monotonic() - start:.0f} s')
     else:
@@ -181,8 +204,8 @@ def kernel(tree, kern, config_dir, config_hash):
     return kern
 
 
-def own_tests(tree):
-    """The names of the programs in selftests/ that the tree's Makefile is to build."""
+def own_tests():
+    """The names of the programs in selftests/ that a tree's Makefile is to build."""
     return sorted(p.stem for p in (ROOT / 'selftests').glob('*.c') if p.stem != 'reclaim_util')
 
 
@@ -212,13 +235,13 @@ def selftests(tree, commit, config_dir):
                      f'INSTALL_PATH={part}/install',
                      f'KHDR_INCLUDES=-isystem {config_dir}/usr/include'],
                     log=part / 'build.log', check=False)
-    missing = [name for name in own_tests(tree) if not (part / 'install' / target / name).exists()]
+    missing = [name for name in own_tests() if not (part / 'install' / target / name).exists()]
     if missing:
         error = next((line for line in out.splitlines() if 'error' in line.lower()), f'make: {code}')
         raise LabError(f'{tree.base.selftests} did not build {", ".join(missing)}: {error.strip()}',
                        f'see {part}/build.log')
     noise = [line for line in out.splitlines()
-             if re.search(r'(?:^|/)(?:' + '|'.join(own_tests(tree) + ['reclaim_util']) + r')\.[ch]:\d+.*warning', line)]
+             if re.search(r'(?:^|/)(?:' + '|'.join(own_tests() + ['reclaim_util']) + r')\.[ch]:\d+.*warning', line)]
     if noise:
         raise LabError(f'the selftests build with a warning: {noise[0]}')
     shutil.rmtree(obj)
@@ -234,13 +257,13 @@ def _libraries(program):
 
 def find_tool(name):
     """Full path of a tool; sbin directories are looked at too."""
-    found = shutil.which(name, path=os.environ.get('PATH', '') + ':/usr/sbin:/sbin')
+    found = shutil.which(name, path=deps.sbin())
     if not found:
         raise LabError(f'{name} is not installed', 'make deps (as root) installs what is missing')
     return found
 
 
-def image(tree, tests_dir, tests, config_dir, name='image', extra=()):
+def image(tree, tests_dir, tests):
     """Build an initramfs with init, busybox, the tests and their tools; its path.
 
     gen_init_cpio of the tree makes it: no root and no loop device needed.
@@ -252,12 +275,10 @@ def image(tree, tests_dir, tests, config_dir, name='image', extra=()):
         os.rename(f'{init}.part', init)
     busybox = find_tool('busybox')
     files = {'/init': init, '/bin/busybox': Path(busybox)}
-    for test in own_tests(tree):
+    for test in own_tests():
         files[f'/tests/{test}'] = tests_dir / test
     for tool in sorted({tool for test in tests for tool in test.tools}):
         files[f'/usr/bin/{tool}'] = Path(find_tool(tool))
-    for dest, source in extra:
-        files[dest] = Path(source)
     for source in [files[dest] for dest in list(files) if not dest.startswith('/bin/busybox')]:
         for lib in _libraries(source):
             files[lib] = Path(lib)
@@ -272,13 +293,14 @@ def image(tree, tests_dir, tests, config_dir, name='image', extra=()):
     lines.append('slink /bin/sh busybox 777 0 0')
     lines += [f'file {dest} {source} 755 0 0' for dest, source in sorted(files.items())]
     key = cache.digest('\n'.join(lines), *[Path(s).read_bytes() for s in files.values()])
-    done = cache.path('image', f'{name}-{key}.gz')
+    done = cache.path('image', f'{key}.gz')
     if not done.exists():
         spec = done.with_suffix('.list')
         spec.write_text('\n'.join(lines) + '\n')
-        gen = config_dir / 'usr/gen_init_cpio'
+        source = tree.path / 'usr/gen_init_cpio.c'
+        gen = cache.path('init', f'gen_init_cpio-{cache.digest(source, compiler())}')
         if not gen.exists():
-            run(['gcc', '-O2', '-o', str(gen), str(tree.path / 'usr/gen_init_cpio.c')])
+            run(['gcc', '-O2', '-o', str(gen), str(source)])
         run(['bash', '-o', 'pipefail', '-c', '"$1" "$2" | gzip -1n > "$3"', 'bash', str(gen),
              str(spec), f'{done}.part'])
         os.rename(f'{done}.part', done)
@@ -286,5 +308,6 @@ def image(tree, tests_dir, tests, config_dir, name='image', extra=()):
 
 
 def commit_files(tree, old, new):
-    """The files that differ between two commits."""
-    return git(tree.path, 'diff', '--name-only', old, new).splitlines()
+    """The files that differ between two commits; None when the old one is no more."""
+    code, out = git(tree.path, 'diff', '--name-only', old, new, check=False)
+    return None if code else out.splitlines()

@@ -4,10 +4,12 @@
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
 
+from . import ui
 from .ui import LabError
 
 CACHE = Path(os.environ.get('XDG_CACHE_HOME') or Path.home() / '.cache').absolute() / 'mm-reclaim'
@@ -41,6 +43,9 @@ def path(*parts):
 def lock():
     """Hold the cache for this process; a LabError when another one has it."""
     global _lock
+    if re.search(r'[\s:]', str(CACHE)):
+        raise LabError(f'the cache {CACHE} has a space or a colon in its path, which kernel builds '
+                       'do not take', 'set XDG_CACHE_HOME to another directory')
     _lock = open(path('lock'), 'a+', encoding='utf-8')
     try:
         fcntl.flock(_lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -52,6 +57,8 @@ def lock():
     _lock.truncate(0)
     _lock.write(f'process {os.getpid()} ({" ".join(sys.argv[1:])[:200]})')
     _lock.flush()
+    # Children hold it too: should this process be killed, nobody builds beside its make.
+    ui.LOCK_FDS.append(_lock.fileno())
 
 
 def need_space(what, mib):

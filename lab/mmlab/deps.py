@@ -8,7 +8,11 @@ import subprocess
 
 from .ui import LabError, run, say
 
-SBIN = os.environ.get('PATH', '') + ':/usr/sbin:/sbin'
+
+def sbin():
+    """PATH with the sbin directories, which it has not after su."""
+    return os.environ.get('PATH', '') + ':/usr/sbin:/sbin'
+
 
 # Debian package: the program, or the file, that shows it is there.
 RUN = {
@@ -21,7 +25,7 @@ RUN = {
     'debian-archive-keyring': '/usr/share/keyrings/debian-archive-keyring.gpg',
     'ccache': 'ccache', 'libc-bin': 'ldd',
 }
-CHECK = {'quilt': 'quilt', 'shellcheck': 'shellcheck', 'codespell': 'codespell',
+CHECK = {'quilt': 'quilt', 'shellcheck': 'shellcheck',
          'python3-ply': '/usr/lib/python3/dist-packages/ply/lex.py',
          'python3-git': '/usr/lib/python3/dist-packages/git/__init__.py'}
 
@@ -32,7 +36,7 @@ TOOLS = {'mkfs.xfs': 'xfsprogs', 'mke2fs': 'e2fsprogs', 'fio': 'fio', 'stress-ng
 def _there(mark):
     if mark.startswith('/'):
         return bool(glob.glob(mark))
-    found = shutil.which(mark, path=SBIN)
+    found = shutil.which(mark, path=sbin())
     if found and mark == 'busybox':
         # Only a static one runs in an initramfs without libraries.
         return subprocess.run(['ldd', found], capture_output=True, check=False).returncode != 0
@@ -52,7 +56,8 @@ def ensure(wanted, tools=()):
     if os.geteuid() or not shutil.which('apt-get'):
         raise LabError(f'missing: {" ".join(missing)}', f'as root: {line}')
     say(f'installing {" ".join(missing)}')
-    env = {'DEBIAN_FRONTEND': 'noninteractive'}
+    # dpkg insists on sbin.
+    env = {'DEBIAN_FRONTEND': 'noninteractive', 'PATH': sbin()}
     code, _ = run(line.split(), env=env, check=False)
     if code:
         # A fresh machine may have no package lists, or old ones.

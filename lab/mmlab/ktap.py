@@ -238,6 +238,8 @@ def parse_log(text, timed_out=False):
                 res.test, res.lru = begin.get("test", ""), begin.get("lru", "")
             elif key == "exit" and re.fullmatch(r"(signal )?\d{1,9}", value):
                 res.exit_code = int(value.replace("signal ", "-"))
+            elif key == "cannot":       # init lacks something: then it cannot see leaks there
+                res.leaks.append("init: cannot " + value)
             elif key == "leak":
                 res.leaks.append(value)
             elif key == "seconds" and re.fullmatch(r"\d+(\.\d+)?", value):

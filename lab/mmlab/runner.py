@@ -6,10 +6,11 @@ import json
 import os
 import shutil
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from . import bases, boot, build, cache, deps, ktap, report, tree as trees
 from .bases import ROOT
-from .ui import LabError, say, stage
+from .ui import LabError, git, say, stage
 
 LRU = {'classic': ['classic'], 'mglru': ['mglru'], 'both': ['classic', 'mglru']}
 
@@ -62,6 +63,15 @@ class Options:
         return ' '.join(words)
 
 
+def _tests_are_current(tree, series, patched):
+    """A LabError unless the patched tree has the tests that selftests/ has."""
+    for patch in series.patches:
+        for name in patch.files:
+            _, have = git(tree.path, 'show', f'{patched}:{tree.base.selftests}/{name}', check=False)
+            if have != (ROOT / 'selftests' / name).read_text():
+                raise LabError(f'selftests/{name} is not what {patch.name} has', 'make refresh')
+
+
 def kernels(tree, tests, mutants=True):
     """The kernels of a base for some tests: base, patched, one without each fix, mutants."""
     base = tree.base
@@ -96,6 +106,7 @@ def prepare(base, opts, tests):
         tree = trees.get(base, opts.tree)
     with stage('apply', f'{base.series} to {tree.version}'):
         kerns = kernels(tree, tests, opts.mutants)
+        _tests_are_current(tree, bases.load_series(base), kerns[1].commit)
     with stage('configure', ' '.join(p.name for p in base.config)):
         config_dir, config_hash = build.configure(tree)
     for kern in kerns:
@@ -108,20 +119,48 @@ def prepare(base, opts, tests):
     with stage('selftests', f'make -C tools/testing/selftests TARGETS={base.selftests.split("/")[-1]}'):
         tests_dir = build.selftests(tree, kerns[1].commit, config_dir)
     with stage('image'):
-        image = build.image(tree, tests_dir, tests, config_dir)
+        image = build.image(tree, tests_dir, tests)
     return tree, kerns, tests_dir, image, config_hash
 
 
 def _same_kernel(kerns):
-    """Drop kernels that are byte for byte one built before: [(name, same as)]."""
+    """Drop kernels that are one with another: (those to boot, [(name, same as)]).
+
+    Only where the same rows have to fail: else one of the two expectations is wrong.
+    """
     seen, same, kept = {}, [], []
     for kern in kerns:
-        if not kern.bad and kern.key in seen and kern.name != 'patched':
-            same.append((kern.name, seen[kern.key]))
-            continue
-        seen.setdefault(kern.key, kern.name)
-        kept.append(kern)
+        twin = seen.setdefault(kern.key, kern) if not kern.bad else kern
+        own = {key: rows for key, rows in twin.expect.items() if key[0] in kern.tests}
+        if twin is kern or kern.name == 'patched' or not set(kern.tests) <= set(twin.tests):
+            kept.append(kern)
+        elif own == kern.expect:
+            same.append((kern.name, twin.name))
+        else:
+            kern.bad = f'it is the same kernel as {twin.name}, but other rows have to fail'
+            kept.append(kern)
     return kept, same
+
+
+def _judge(result, expected, job, plans):
+    """Whether a boot is as expected: (ok, why). `plans` collects the rows of each test.
+
+    job: (test, LRU kind, vCPUs). The lab's guests have all that the tests ask for, so a row that
+    is skipped there has not been checked, and that is a failure.
+    """
+    ok, why = ktap.compare(result, expected)
+    if not ok:
+        return ok, why
+    got = (result.test, result.lru, result.boot.get('cpus'))
+    skipped = [row.name for row in result.rows if row.status == 'skip']
+    names = sorted(row.name for row in result.rows)
+    if got != job:
+        return False, f'the guest ran {got}, wanted {job}'
+    if skipped:
+        return False, f'skipped: {"; ".join(skipped)}'
+    if names != plans.setdefault(job[:2], names):
+        return False, 'it has other rows than on the first kernel'
+    return ok, why
 
 
 def run_base(base, opts, tests):
@@ -136,6 +175,7 @@ def run_base(base, opts, tests):
             for lru in LRU[opts.lru] for kern in kerns
             if not kern.bad and test.name in kern.tests]
     series = bases.load_series(base)
+    plans = {}
     results = {
         'run': datetime.datetime.now().strftime('%Y%m%d-%H%M%S') + f'-{base.name}',
         'date': datetime.date.today().isoformat(), 'reproduce': opts.command(base),
@@ -150,9 +190,11 @@ def run_base(base, opts, tests):
         'kernels': [{'name': k.name, 'desc': k.desc, 'key': k.key, 'objects': len(k.objects),
                      'changed': k.changed, 'seconds': k.seconds, 'bad': k.bad} for k in kerns],
         'runs': []}
-    key = cache.digest(*[k.key for k in kerns], image, mode, opts.lru, str(cpus), results['qemu'],
-                       str(opts.runs),
-                       str([(t.name, t.memory, t.timeout, t.cmdline) for t in tests]))
+    # Everything that a boot depends on: only then is a log of an interrupted run used.
+    key = cache.digest(*[k.key for k in kerns], image, results['qemu'], str(opts.runs),
+                       *[str(boot.command('', '', t, lru, mode, cpus[t.name], 0))
+                         for t in tests for lru in LRU[opts.lru]],
+                       str([t.timeout for t in tests]))
     work = cache.path('runs', key)
     done = len(list(work.glob('logs/*.log')))
     if done:
@@ -170,7 +212,7 @@ def run_base(base, opts, tests):
             if not log.exists():
                 raise LabError(f'{log} has vanished')
             expected = kern.expect.get((test.name, lru), set())
-            ok, why = ktap.compare(result, expected)
+            ok, why = _judge(result, expected, (test.name, lru, cpus[test.name]), plans)
             say(f'    {i}/{len(jobs)} {kern.name} {test.name} {lru}: {result.status}'
                 f'{"" if ok else " !!! " + why}')
             results['runs'].append({
@@ -179,13 +221,14 @@ def run_base(base, opts, tests):
                 'expected': 'FAIL' if expected else 'PASS', 'as_expected': ok, 'why': why,
                 'rows': [asdict(row) for row in result.rows], 'notes': result.notes,
                 'seconds': result.seconds, 'log': f'logs/{name}', 'tail': result.tail})
-    target = cache.Path(opts.results) / results['run']
+    target = Path(opts.results) / results['run']
     while target.exists():      # another run that ended within the same second
         target = target.with_name(target.name + '+')
     target.parent.mkdir(parents=True, exist_ok=True)
+    # The reports first: an interruption in between costs no boot.
+    (work / 'results.json').write_text(json.dumps(results, indent=1) + '\n')
+    (work / 'report.md').write_text(report.markdown(results))
     shutil.move(str(work), str(target))
-    (target / 'results.json').write_text(json.dumps(results, indent=1) + '\n')
-    (target / 'report.md').write_text(report.markdown(results))
     results['dir'] = str(target)
     return results, kerns, tests_dir, image
 
@@ -207,6 +250,11 @@ def show(results):
     print(report.matrix(results))
     print()
     print(report.table(results))
+    for note in results['notes']:
+        print(f'note: {note}')
+    for kern in results['kernels']:
+        if kern['bad']:
+            print(f'\n{kern["name"]}: {kern["bad"]}')
     for entry in results['runs']:
         if not entry['as_expected']:
             print(f'\n{entry["kernel"]} {entry["test"]} {entry["lru"]}: {entry["why"]}; the log ends:')
@@ -224,6 +272,9 @@ def main():
         say('BASE=mainline, the tree that patches are sent for; BASE=6.1 or BASE=all for the others')
     if opts.tree and len(picked) > 1:
         raise LabError('TREE= is one tree, and BASE= names several', 'pick one BASE')
+    Path(opts.results).mkdir(parents=True, exist_ok=True)
+    if not os.access(opts.results, os.W_OK):
+        raise LabError(f'{opts.results} may not be written to', 'set RESULTS= to another directory')
     deps.ensure(deps.RUN, [tool for t in tests for tool in t.tools])
     cache.lock()
     code = 0

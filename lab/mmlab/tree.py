@@ -91,6 +91,9 @@ def from_package(base):
         say(f'import {base.name} {version} into git, so that variants cost a checkout')
         git(part, 'init', '-q')
         _commit_all(part, f'{base.package} {version}')
+        # Objects of an earlier import: its commits are gone, and the new files have old times.
+        for old in cache.path('build', 'x').parent.glob(f'{path.name}-*'):
+            shutil.rmtree(old)
         cache.replace(part, path)
     return Tree(base, path, version, version == base.version)
 
@@ -135,7 +138,9 @@ def from_user(base, where):
         git(path, 'init', '-q')
     (path / '.git/index.lock').unlink(missing_ok=True)      # of a git that was killed
     git(path, 'checkout', '-q', '-f', 'base', check=False)
-    run(['rsync', '-a', '--delete', '--exclude=/.git', f'{where}/', f'{path}/'])
+    # By content and without times: what changes is newer than the objects made of it, whatever
+    # time it has in the user's tree.
+    run(['rsync', '-rlpgoD', '--checksum', '--delete', '--exclude=/.git', f'{where}/', f'{path}/'])
     _commit_all(path, f'copy of {where}')
     return Tree(base, path, version, False)
 

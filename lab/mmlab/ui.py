@@ -10,12 +10,14 @@ import time
 
 START = time.monotonic()
 # The make that calls the lab, and what would build another kernel than the key says.
-CALLERS = ('MAKEFLAGS', 'MFLAGS', 'MAKEOVERRIDES', 'MAKELEVEL', 'ARCH', 'CROSS_COMPILE', 'LLVM',
-           'KCFLAGS', 'KBUILD_OUTPUT')
+CALLERS = ('GIT_', 'CCACHE_', 'KBUILD_', 'KCONFIG_', 'HOST', 'LLVM', 'MAKE', 'GNUMAKE', 'MFLAGS',
+           'ARCH', 'CROSS_COMPILE', 'KCFLAGS', 'KCPPFLAGS', 'KAFLAGS', 'CPATH', 'C_INCLUDE_PATH',
+           'LIBRARY_PATH')
 
 _stages = []            # [name, seconds] of each stage, for the budget at the end
 # Says that a tree may be another user's; with -c, upload-pack would not get to know.
 GITCONFIG = os.path.join(os.path.dirname(__file__), 'gitconfig')
+LOCK_FDS = []           # descriptors of the cache lock, which children inherit
 _children = set()       # running process groups, to be killed on Ctrl-C
 
 
@@ -75,8 +77,10 @@ def kill_children():
 def popen(cmd, **kwargs):
     """Start a child in a process group of its own, so that Ctrl-C can end all of it."""
     try:
-        proc = subprocess.Popen(cmd, start_new_session=True, **kwargs)
+        proc = subprocess.Popen(cmd, start_new_session=True, pass_fds=LOCK_FDS, **kwargs)
     except FileNotFoundError as err:
+        if err.filename != cmd[0]:
+            raise
         raise LabError(f'{cmd[0]} is not installed',
                        'make deps (as root) installs what is missing') from err
     _children.add(proc.pid)
@@ -101,7 +105,7 @@ def run(cmd, cwd=None, log=None, env=None, check=True, stdin=None, ticker=None):
     `ticker` is called with each line: for live progress.
     """
     full = {key: value for key, value in os.environ.items()
-            if not key.startswith('GIT_') and key not in CALLERS}
+            if not key.startswith(CALLERS)}
     full.update(LC_ALL='C', **(env or {}))
     proc = popen(cmd, cwd=cwd, env=full, text=True, errors='replace',
                  stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,

@@ -279,8 +279,18 @@ class Patches(Case):
         self.passed(res)
         self.assertNotIn(" objects in ", res.out)
 
+    def test_mutant_that_is_none(self):
+        patch = mbox("m", "Documentation/mm.rst", "mm\n", "mm, mm\n",
+                     "Test: aging\nExpect-fail: aging classic: the bug\n")
+        with lab.having("patches/mutants/mainline/none.patch", patch):
+            res = lab.run(LRU="classic")
+        self.assertEqual(res.code, 3, res.out)
+        self.assertIn("it is the same kernel as patched, but other rows have to fail", res.out)
+
     def test_declarations(self):
         half = (lab.root / "patches/mutants/mainline/half.patch").read_text()
+        self.bad("patches/mutants/mainline/half.patch", half.replace("Test: aging", "Test: agin"),
+                 "patches/mutants/mainline/half.patch: Test: and Expect-fail: have to name one test")
         self.bad("series", helpers.SERIES + "patches/0003-more.patch\n",
                  "series line 7: no such patch: patches/0003-more.patch")
         self.bad("series", helpers.SERIES + "# without-by-hand: third\n",
@@ -381,8 +391,12 @@ class Build(Case):
 
     def test_a_selftest_changes_no_kernel(self):
         patch = (lab.root / "patches/0002-test.patch").read_text()
+        test = (lab.root / "selftests/aging.c").read_text()
         with lab.having("patches/0002-test.patch", patch.replace("return 0", "return 1")):
-            res = lab.run(LRU="classic")
+            self.refused(lab.run(**SHORT), "selftests/aging.c is not what 0002-test.patch has",
+                         ": make refresh")
+            with lab.having("selftests/aging.c", test.replace("return 0", "return 1")):
+                res = lab.run(LRU="classic")
         self.passed(res, "patched: built before", "mutant:half: built before")
         self.assertNotIn(" objects in ", res.out)
         self.assertRegex(res.out, r"selftests: .*\n.*image\n")
@@ -597,7 +611,7 @@ class Deps(Case):
         self.assertEqual(self.ensure(lambda mark: True).code, 0)
 
     def test_path_without_qemu(self):
-        with mock.patch.object(deps, "SBIN", "/nowhere"):
+        with mock.patch.object(deps, "sbin", lambda: "/nowhere"):
             self.assertFalse(deps._there("qemu-system-x86_64"))
             self.assertFalse(deps._there("/nowhere/*.h"))
             self.assertTrue(deps._there(__file__))
