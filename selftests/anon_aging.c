@@ -284,7 +284,7 @@ static __noreturn void member(const struct group *g, size_t hot, bool fill,
 	_exit(0);
 fail:
 	/* Not buffered, as the parent's part of the buffer is here as well. */
-	dprintf(STDOUT_FILENO, "# member of the group: %s\n", ru_why);
+	dprintf(STDOUT_FILENO, "# task in the group: %s\n", ru_why);
 	_exit(1);
 }
 
@@ -581,7 +581,7 @@ skip:
 static void run_rows(enum ru_lru lru, bool global)
 {
 	const char *all_ram = "fills all RAM, of which there is much: -g";
-	const char *one_node = "which of the NUMA nodes is reclaimed is not known";
+	const char *one_node = "which NUMA node gets reclaimed is not known";
 	size_t mark = ru_mark();
 	char blocked[sizeof(ru_why)] = "";
 	int stream = -1;

@@ -414,7 +414,7 @@ static int enter_root(void)
 	int ret;
 
 	if (!f)
-		return why("cannot read /proc/self/cgroup: %s", strerror(errno));
+		return why("no /proc/self/cgroup: %s", strerror(errno));
 	/* The line of cgroup v2 begins with 0::, the path comes next. */
 	path[0] = '\0';
 	while (fgets(line, sizeof(line), f)) {
@@ -795,7 +795,7 @@ int ru_stream_read(int fd, off_t *pos, size_t bytes)
 
 		if (n <= 0)
 			return why("read of the stream: %s",
-				   n ? strerror(errno) : "it has come to an end");
+				   n ? strerror(errno) : "it is at its end");
 		*pos += n;
 	}
 	return 0;
