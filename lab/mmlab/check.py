@@ -196,6 +196,12 @@ def no_drift(tree):
     stale = refresh.drift(tree)
     if stale:
         raise LabError(f'not up to date: {", ".join(p.name for p in stale)}', 'make refresh')
+    for patch in bases.load_series(tree.base).patches:
+        added = re.findall(r'^--- /dev/null\n\+\+\+ b/(\S+)', patch.path.read_text(), re.M)
+        strays = [name for name in added if Path(name).name not in patch.files]
+        if strays:
+            raise LabError(f'{patch.name} adds files that its "# files:" line does not name: '
+                           f'{" ".join(strays)}')
 
 
 def every_fix_has_a_mutant(base):
