@@ -5,6 +5,7 @@ Cheap checks come first. Each one is a function that returns nothing when it
 passes, and raises: Skip with a reason, or LabError with what is wrong.
 """
 
+import dataclasses
 import os
 import re
 import shutil
@@ -294,6 +295,19 @@ def guest_faults(kern, image, mode):
             raise LabError(f'a guest with fault {fault} gives {result.status}: {result.reason}')
 
 
+def skips_without(kern, image, mode):
+    """Without the memory controller, or with little RAM, each test skips, and passes nothing."""
+    khz = boot.tsc_khz() if mode == 'tcg' else 0
+    for test in bases.load_tests().values():
+        for what, change, append in (('memcg', {}, 'cgroup_disable=memory'),
+                                     ('RAM', {'memory': 96}, '')):
+            cmd = boot.command(kern.image, image, dataclasses.replace(test, **change), 'classic',
+                               mode, 1, khz, append)
+            result = boot.boot(cmd, cache.path('log', f'skip-{test.name}-{what}.log'), 60)
+            if result.status != 'SKIP':
+                raise LabError(f'{test.name} without {what} gives {result.status}: {result.reason}')
+
+
 def check_base(tally, base, opts):
     """All checks of one base, up to the matrix."""
     with stage('fetch', f'{base.name}: {base.package} {base.version}'):
@@ -320,6 +334,8 @@ def check_base(tally, base, opts):
                     recompiles_only_what_changed, kern)
     tally.check(f'{base.name}: run_kselftest.sh', runs_under_kselftest, tree, tests_dir)
     tally.check(f'{base.name}: panic, hang and leak of a guest are seen', guest_faults, kerns[0],
+                image, results['mode'])
+    tally.check(f'{base.name}: tests skip without memcg and without RAM', skips_without, kerns[0],
                 image, results['mode'])
     for note in results['notes']:
         tally.add(f'{base.name}: {note}', None)
