@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -67,8 +68,8 @@ struct undo {
 	char value[256];
 };
 
-/* Deep enough for any test here: a row pushes about ten. */
-#define MAX_UNDO	64
+/* Deep enough for any test here: a row pushes ten, and three for each disk. */
+#define MAX_UNDO	128
 
 static struct undo undo_stack[MAX_UNDO];
 static size_t undo_depth;
@@ -128,7 +129,8 @@ static int undo_one(const struct undo *u)
 			nanosleep(&tick, NULL);
 		return access(u->path, F_OK) ? 0 : -1;
 	case UNDO_SWAPOFF:
-		while (swapoff(u->path) && tries--)
+		/* EINVAL: it is not swap any more, a row has seen to that. */
+		while (swapoff(u->path) && errno != EINVAL && tries--)
 			nanosleep(&tick, NULL);
 		swap_stuck = tries < 0;
 		return swap_stuck ? -1 : 0;
@@ -728,6 +730,22 @@ out:
 	return ret;
 }
 
+/* Swap on @path, a disk or a file, until it is unwound. */
+static int swap_on(const char *path, int flags)
+{
+	sigset_t old;
+	int ret;
+
+	undo_begin(&old);
+	ret = swapon(path, flags);
+	if (!ret)
+		undo_push(UNDO_SWAPOFF, 0, path, "");
+	else
+		why("swapon %s: %s", path, strerror(errno));
+	undo_end(&old);
+	return ret;
+}
+
 /**
  * ru_swap_on() - swap on a null_blk device of @bytes made for the test
  *
@@ -737,8 +755,6 @@ out:
 int ru_swap_on(size_t bytes)
 {
 	char dev[PATH_MAX];
-	sigset_t old;
-	int ret;
 	char name[32];
 
 	if (access("/proc/swaps", F_OK))
@@ -747,14 +763,7 @@ int ru_swap_on(size_t bytes)
 	if (null_blk_create(dev, name, (bytes + MIB - 1) / MIB, true) ||
 	    make_swap_header(dev, bytes))
 		return -1;
-	undo_begin(&old);
-	ret = swapon(dev, 0);
-	if (!ret)
-		undo_push(UNDO_SWAPOFF, 0, dev, "");
-	else
-		why("swapon %s: %s", dev, strerror(errno));
-	undo_end(&old);
-	return ret;
+	return swap_on(dev, 0);
 }
 
 /* Large enough that no test gets to its end: pages are never read twice. */
@@ -863,18 +872,26 @@ pid_t ru_fork(struct ru_child *child)
 }
 
 /**
- * ru_tell() - send a child an order, and wait until it is carried out
+ * ru_order() - send a child an order, and do not wait
+ */
+int ru_order(struct ru_child *child, unsigned char order)
+{
+	if (write(child->to, &order, 1) != 1)
+		return why("the child process has ended");
+	return 0;
+}
+
+/**
+ * ru_done() - wait until a child has carried out an order
  *
  * Return: 0, or -1 when the child has ended or @timeout_ms are over.
  */
-int ru_tell(struct ru_child *child, unsigned char order, int timeout_ms)
+int ru_done(struct ru_child *child, unsigned char order, int timeout_ms)
 {
 	struct pollfd p = { .fd = child->from, .events = POLLIN };
 	unsigned char c;
 	int ret;
 
-	if (write(child->to, &order, 1) != 1)
-		return why("the child process has ended");
 	do {
 		ret = poll(&p, 1, timeout_ms);
 	} while (ret < 0 && errno == EINTR);
@@ -884,4 +901,198 @@ int ru_tell(struct ru_child *child, unsigned char order, int timeout_ms)
 	if (ret < 0 || read(child->from, &c, 1) != 1 || c != order)
 		return why("the child process has ended");
 	return 0;
+}
+
+/**
+ * ru_tell() - send a child an order, and wait until it is carried out
+ *
+ * Return: 0, or -1 when the child has ended or @timeout_ms are over.
+ */
+int ru_tell(struct ru_child *child, unsigned char order, int timeout_ms)
+{
+	return ru_order(child, order) ?: ru_done(child, order, timeout_ms);
+}
+
+/**
+ * ru_disk() - a memory-backed disk of @bytes for the test
+ *
+ * With @rotational the kernel takes it for a disk on which seeks are
+ * expensive. That is looked at by swapon(2), so it is set before. @dev, of
+ * PATH_MAX bytes, receives the node.
+ */
+int ru_disk(char *dev, size_t bytes, bool rotational)
+{
+	static unsigned int nr;
+	char name[32], path[PATH_MAX];
+
+	snprintf(name, sizeof(name), "ru_disk%u_%d", nr++, getpid());
+	if (null_blk_create(dev, name, (bytes + MIB - 1) / MIB, true))
+		return -1;
+	snprintf(path, sizeof(path), "/sys/block/%s/queue/rotational",
+		 strrchr(dev, '/') + 1);
+	/* Not undone: the disk goes away. */
+	return ru_write(path, rotational ? "1" : "0");
+}
+
+/**
+ * ru_swap_disk() - swap with priority @prio on a new disk, see ru_disk()
+ */
+int ru_swap_disk(char *dev, size_t bytes, int prio, bool rotational)
+{
+	if (access("/proc/swaps", F_OK))
+		return why("no swap in this kernel (CONFIG_SWAP)");
+	if (ru_disk(dev, bytes, rotational) || make_swap_header(dev, bytes))
+		return -1;
+	return swap_on(dev, SWAP_FLAG_PREFER | prio);
+}
+
+/**
+ * ru_swap_file() - swap with priority @prio on a new file of @bytes, @path
+ */
+int ru_swap_file(const char *path, size_t bytes, int prio)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	int err;
+
+	if (fd < 0)
+		return why("cannot make %s: %s", path, strerror(errno));
+	/* Swap files must not have holes. */
+	err = posix_fallocate(fd, 0, bytes);
+	close(fd);
+	if (err)
+		return why("no room for %s: %s", path, strerror(err));
+	if (make_swap_header(path, bytes))
+		return -1;
+	return swap_on(path, SWAP_FLAG_PREFER | prio);
+}
+
+/**
+ * ru_swap_used() - bytes in use of the swap on @path, -1 if there is none
+ */
+long long ru_swap_used(const char *path)
+{
+	FILE *f = fopen("/proc/swaps", "re");
+	char line[PATH_MAX + 128], name[PATH_MAX];
+	long long used, ret = -1;
+
+	if (!f)
+		return why("cannot read /proc/swaps: %s", strerror(errno));
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "%4095s %*s %*s %lld", name, &used) == 2 &&
+		    !strcmp(name, path))
+			ret = used * 1024;
+	fclose(f);
+	if (ret < 0)
+		why("no swap on %s", path);
+	return ret;
+}
+
+/**
+ * ru_disk_reads() - sectors of 512 bytes that were read from the disk @dev
+ */
+long long ru_disk_reads(const char *dev)
+{
+	char path[PATH_MAX], line[512];
+	long long sectors;
+
+	snprintf(path, sizeof(path), "/sys/block/%s/stat",
+		 strrchr(dev, '/') + 1);
+	if (read_line(path, line, sizeof(line)))
+		return -1;
+	if (sscanf(line, "%*u %*u %lld", &sectors) != 1)
+		return why("cannot parse %s", path);
+	return sectors;
+}
+
+/**
+ * ru_mount_new() - make a file system of @type on @dev and mount it
+ *
+ * @dir, of PATH_MAX bytes, receives the mount point. Needs mkfs.@type.
+ */
+int ru_mount_new(const char *dev, const char *type, char *dir)
+{
+	char prog[32];
+	sigset_t old;
+	int status = -1, ret;
+	pid_t pid;
+
+	snprintf(prog, sizeof(prog), "mkfs.%s", type);
+	pid = fork();
+	if (!pid) {
+		int null = open("/dev/null", O_WRONLY);
+
+		dup2(null, STDOUT_FILENO);
+		dup2(null, STDERR_FILENO);
+		execlp(prog, prog, "-q", dev, NULL);
+		_exit(127);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+		return why("fork: %s", strerror(errno));
+	if (!WIFEXITED(status) || WEXITSTATUS(status))
+		return why("%s %s", prog,
+			   WIFEXITED(status) && WEXITSTATUS(status) == 127 ?
+			   "is not installed" : "failed");
+
+	snprintf(dir, PATH_MAX, "/tmp/ru_mnt_%d_XXXXXX", getpid());
+	undo_begin(&old);
+	ret = mkdtemp(dir) ? 0 : why("cannot make %s: %s", dir,
+				     strerror(errno));
+	if (!ret) {
+		undo_push(UNDO_RMDIR, 0, dir, "");
+		ret = mount(dev, dir, type, 0, NULL);
+		if (!ret)
+			undo_push(UNDO_UMOUNT, 0, dir, "");
+		else
+			why("no %s in this kernel: %s", type, strerror(errno));
+	}
+	undo_end(&old);
+	return ret;
+}
+
+/**
+ * ru_pin_cpu() - stay on the first of the CPUs that the task may use
+ */
+int ru_pin_cpu(void)
+{
+	cpu_set_t all, one;
+	int cpu;
+
+	if (sched_getaffinity(0, sizeof(all), &all))
+		return why("sched_getaffinity: %s", strerror(errno));
+	for (cpu = 0; cpu < CPU_SETSIZE && !CPU_ISSET(cpu, &all); cpu++)
+		;
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	if (sched_setaffinity(0, sizeof(one), &one))
+		return why("sched_setaffinity: %s", strerror(errno));
+	return 0;
+}
+
+/**
+ * ru_cg_drop_swapcache() - have reclaim free what @cg has in the swap cache
+ *
+ * What was swapped out stays there until reclaim comes by; a fault that finds
+ * it there does not read from swap.
+ */
+int ru_cg_drop_swapcache(const char *cg, int timeout_ms)
+{
+	const struct timespec tick = { .tv_nsec = 5 * 1000 * 1000 };
+	long long end = ru_mono_ms() + timeout_ms;
+	long long left;
+
+	for (;;) {
+		if (ru_cg_settle())
+			return -1;
+		left = ru_cg_stat(cg, "swapcached");
+		if (left <= 0)
+			return left;
+		if (ru_mono_ms() > end)
+			return why("%lld KiB stay in the swap cache",
+				   left / 1024);
+		/* EAGAIN: not all of it could be reclaimed, this time. */
+		if (ru_cg_write_bytes(cg, "memory.reclaim", left) &&
+		    errno != EAGAIN)
+			return -1;
+		nanosleep(&tick, NULL);
+	}
 }

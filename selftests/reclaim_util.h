@@ -83,6 +83,18 @@ struct ru_child {
 };
 
 pid_t ru_fork(struct ru_child *child);
+int ru_order(struct ru_child *child, unsigned char order);
+int ru_done(struct ru_child *child, unsigned char order, int timeout_ms);
 int ru_tell(struct ru_child *child, unsigned char order, int timeout_ms);
+
+/* Several swap devices; @dev and @dir must hold PATH_MAX bytes. */
+int ru_disk(char *dev, size_t bytes, bool rotational);
+int ru_swap_disk(char *dev, size_t bytes, int prio, bool rotational);
+int ru_swap_file(const char *path, size_t bytes, int prio);
+long long ru_swap_used(const char *path);
+long long ru_disk_reads(const char *dev);
+int ru_mount_new(const char *dev, const char *type, char *dir);
+int ru_pin_cpu(void);
+int ru_cg_drop_swapcache(const char *cg, int timeout_ms);
 
 #endif /* __RECLAIM_UTIL_H */
