@@ -39,7 +39,9 @@ def regenerate(tree):
             git(tree.path, 'add', '-f', str(target))
         if patch.files:
             git(tree.path, 'commit', '-q', '--amend', '--no-edit')
-        result.append((patch.path, git(tree.path, *FORMAT) + '\n'))
+        # Not stripped: a hunk may end with an empty line of context, which is one space.
+        _, text = git(tree.path, *FORMAT, check=False)
+        result.append((patch.path, text.rstrip('\n') + '\n'))
     return result
 
 
