@@ -50,10 +50,12 @@
 
 /*
  * Random blocks: 8 pages, the window of the default page-cluster, which is how
- * a heap is used: somewhere, and then around there.
+ * a heap is used: somewhere, and then around there. They start on any page, so
+ * that it does not matter how slots are aligned to pages, which differs from
+ * device to device; and each has twice its size to itself.
  */
 #define BLOCK		8UL
-#define BLOCKS		256UL
+#define BLOCKS		(REGION / (2 * BLOCK))
 
 /*
  * Random pages, none of which a window around another one can reach: the
@@ -92,7 +94,7 @@ static const char fix_state[] =
 
 enum pattern {
 	READ_SEQ,	/* @count pages from @from on, @step apart */
-	READ_BLOCKS,	/* @count blocks of BLOCK pages, anywhere */
+	READ_BLOCKS,	/* all BLOCKS, shuffled */
 	READ_RANDOM,	/* @count pages from @from on, STRIDE apart, shuffled */
 	READ_TWO_SEQ,	/* @count pages from @from on, and from @other on */
 	READ_SEQ_RANDOM, /* likewise, but random pages from @other on */
@@ -119,6 +121,7 @@ struct share {
 struct worker {
 	struct ru_child child;
 	struct share *share;
+	bool dropped;		/* nothing is in the swap cache */
 	char cg[PATH_MAX];
 };
 
@@ -261,6 +264,7 @@ static void swap_out(void)
 static void read_back(void)
 {
 	long long faults = 0, other = 0;
+	uint64_t seed = 0x9e3779b97f4a7c15ULL;
 	size_t *order = NULL;
 	size_t i, j;
 
@@ -270,10 +274,14 @@ static void read_back(void)
 			faults += touch(share->from + i * share->step);
 		break;
 	case READ_BLOCKS:
-		order = shuffled(share->pages / BLOCK);
-		for (i = 0; i < share->count; i++)
+		order = shuffled(share->count);
+		for (i = 0; i < share->count; i++) {
+			size_t first = order[i] * 2 * BLOCK +
+				       next_random(&seed) % (BLOCK + 1);
+
 			for (j = 0; j < BLOCK; j++)
-				faults += touch(order[i] * BLOCK + j);
+				faults += touch(first + j);
+		}
 		break;
 	case READ_RANDOM:
 		order = shuffled(share->count);
@@ -434,13 +442,14 @@ static int out(struct worker *w, size_t from, size_t count, size_t step,
 	w->share->count = count;
 	w->share->step = step;
 	w->share->shuffled = !in_order;
+	w->dropped = false;
 	/* Again for what was on its way between lists. */
 	for (tries = 0; tries < 3; tries++) {
 		if (tell(w, OUT))
 			return -1;
 		got = ru_cg_read(w->cg, "memory.swap.current") - before;
 		if (got >= want)
-			return ru_cg_drop_swapcache(w->cg, TIMEOUT_MS);
+			return 0;
 	}
 	snprintf(ru_why, sizeof(ru_why),
 		 "%lld of %zu pages could be swapped out",
@@ -456,7 +465,7 @@ static int read_vmstat(struct counters *c)
 	return c->pswpin < 0 || c->swap_ra < 0 || c->swap_ra_hit < 0 ? -1 : 0;
 }
 
-/* Have the task read, and count. */
+/* Have the task read what is swapped out, from swap, and count. */
 static int in(struct worker *w, enum order order, enum pattern pattern,
 	      size_t from, size_t count, struct counters *c)
 {
@@ -465,6 +474,10 @@ static int in(struct worker *w, enum order order, enum pattern pattern,
 	w->share->pattern = pattern;
 	w->share->from = from;
 	w->share->count = count;
+	/* Once: reclaim is not to take what has been read meanwhile. */
+	if (!w->dropped && ru_cg_drop_swapcache(w->cg, TIMEOUT_MS))
+		return -1;
+	w->dropped = true;
 	if (read_vmstat(&a) || tell(w, order) || read_vmstat(c))
 		return -1;
 	c->majflt = w->share->majflt + w->share->majflt_other;
@@ -527,14 +540,14 @@ static long long seq_max(size_t pages, size_t window)
 }
 
 /*
- * A block is in two aligned blocks of slots at most. After a jump the pages
- * read around the end of the last block may not have been hit, which halves
- * the window, but no more: the next block brings hits. So it takes two faults,
- * and one for the half window. Base kernels need 2.7 on one device.
+ * A block is in two aligned blocks of slots at most, or in three half as large.
+ * The window after a jump is at least half the one before, and the hits in a
+ * block bring it back: two or three faults a block. Four, half of what there
+ * are without readahead, is too many. A second device must not add a tenth.
  */
 static long long blocks_max(void)
 {
-	return 3 * BLOCKS;
+	return 4 * BLOCKS;
 }
 
 /*
@@ -568,8 +581,10 @@ static bool like(const struct row *row, const struct counters *c)
 	return true;
 }
 
+static char dev[MAX_DEVS][PATH_MAX];
+
 /* Disks with room for all that a row swaps out on any of them. */
-static int disks(size_t pages, size_t ssd, size_t rotational, char (*dev)[PATH_MAX])
+static int disks(size_t pages, size_t ssd, size_t rotational)
 {
 	/* The header takes a page. */
 	size_t bytes = (pages + SLOTS_CACHE + 1) * page_size, i;
@@ -579,8 +594,6 @@ static int disks(size_t pages, size_t ssd, size_t rotational, char (*dev)[PATH_M
 			return -1;
 	return 0;
 }
-
-static char dev[MAX_DEVS][PATH_MAX];
 
 static int idle(const struct row *row)
 {
@@ -604,7 +617,7 @@ static int set_up(const struct row *row, struct worker *w)
 
 	snprintf(value, sizeof(value), "%d", page_cluster(row));
 	if (ru_set(PAGE_CLUSTER, value) ||
-	    disks(pages, row->ssd, row->rotational, dev) || idle(row))
+	    disks(pages, row->ssd, row->rotational) || idle(row))
 		return -1;
 	return start(w, "swap_targets", pages, row->shmem);
 }
@@ -673,8 +686,10 @@ static int run_streams(const struct row *row)
 	struct counters c;
 	bool ok;
 
-	if (set_up(row, &w) || out(&w, 0, half, 1, true) ||
-	    ru_swap_disk(dev[1], REGION * page_size, 20, true) ||
+	/* The first device gets full, so that all the rest goes to the other. */
+	if (ru_swap_disk(dev[0], (half + 1) * page_size, 10, true) ||
+	    set_up(row, &w) || out(&w, 0, half, 1, true) ||
+	    ru_swap_disk(dev[1], REGION * page_size, 10, true) ||
 	    out(&w, half, half, 1, true))
 		return -1;
 	if (ru_swap_used(dev[1]) < (long long)((half - skip) * page_size)) {
@@ -719,8 +734,10 @@ static int run_mixed(const struct row *row)
 	struct counters c;
 	bool ok;
 
-	if (set_up(row, &w) || out(&w, 1, REGION / 2, 2, true) ||
-	    ru_swap_disk(dev[1], REGION * page_size, 20, false) ||
+	/* The first device gets full, so that all the rest goes to the other. */
+	if (ru_swap_disk(dev[0], (REGION / 2 + 1) * page_size, 10, true) ||
+	    set_up(row, &w) || out(&w, 1, REGION / 2, 2, true) ||
+	    ru_swap_disk(dev[1], REGION * page_size, 10, false) ||
 	    out(&w, 0, REGION / 2, 2, true))
 		return -1;
 	if (ru_swap_used(dev[1]) < (long long)(count * page_size)) {
@@ -808,7 +825,7 @@ static int run_sharing(const struct row *row)
 			 2 * nr, cluster);
 		return -1;
 	}
-	if (disks(pages, row->ssd, row->rotational, dev) ||
+	if (disks(pages, row->ssd, row->rotational) ||
 	    start(&w, "swap_targets", pages, false) ||
 	    out(&w, 0, pages, 1, true))
 		return -1;
@@ -883,7 +900,7 @@ static int run_swapoff(const struct row *row)
 	long long before, limit;
 	long n;
 
-	if (disks(REGION, row->ssd, row->rotational, dev))
+	if (disks(REGION, row->ssd, row->rotational))
 		return -1;
 	for (i = 0; i < ARRAY_SIZE(w); i++) {
 		if (start(&w[i], i ? "swap_targets_b" : "swap_targets_a",
@@ -959,7 +976,7 @@ static const struct row rows[] = {
 		.run = run_read, .ssd = 1, .idle_disk = true, .shmem = true,
 	}, {
 		.name = "pages on an SSD and a rotational device: no fault reads both",
-		.run = run_mixed, .rotational = 1, .fix = fix_policy,
+		.run = run_mixed, .fix = fix_policy,
 	}, {
 		.name = one_disk, .run = run_read, .rotational = 1,
 		.pattern = READ_BLOCKS,
@@ -984,12 +1001,11 @@ static const struct row rows[] = {
 		.page_cluster = -1,
 	}, {
 		.name = "two streams on two rotational devices",
-		.run = run_streams, .rotational = 1, .pattern = READ_TWO_SEQ,
-		.fix = fix_state,
+		.run = run_streams, .pattern = READ_TWO_SEQ, .fix = fix_state,
 	}, {
 		.name = "a stream and random reads on two rotational devices",
-		.run = run_streams, .rotational = 1,
-		.pattern = READ_SEQ_RANDOM, .fix = fix_state,
+		.run = run_streams, .pattern = READ_SEQ_RANDOM,
+		.fix = fix_state,
 	}, {
 		.name = "SSD, page-cluster 0: in order, random",
 		.run = run_read, .ssd = 1, .pattern = READ_RANDOM,
