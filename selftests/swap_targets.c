@@ -65,6 +65,9 @@
 #define STRIDE		64UL
 #define RANDOM		32UL
 
+/* Two devices hold the pages of a VMA in turn, in runs of half a window. */
+#define RUN		4UL
+
 /*
  * Slots are handed to the CPUs in such batches by kernels before 6.15
  * (SWAP_SLOTS_CACHE_SIZE): so many may be in use with no page in them, or be
@@ -93,7 +96,7 @@ static const char fix_state[] =
 	"mm/swap_state: cluster readahead state for each device";
 
 enum pattern {
-	READ_SEQ,	/* @count pages from @from on, @step apart */
+	READ_SEQ,	/* @count pages from @from on, see struct share */
 	READ_BLOCKS,	/* all BLOCKS, shuffled */
 	READ_RANDOM,	/* @count pages from @from on, STRIDE apart, shuffled */
 	READ_TWO_SEQ,	/* @count pages from @from on, and from @other on */
@@ -107,7 +110,7 @@ struct share {
 	enum pattern pattern;
 	size_t from;
 	size_t count;
-	size_t step;
+	bool runs;		/* every other RUN of pages, else all of them */
 	size_t other;
 	bool shuffled;		/* swap out in random order */
 	bool stop;		/* leave the LOOP */
@@ -167,6 +170,12 @@ static struct share *share;
 static uint64_t *page(size_t i)
 {
 	return region + i * (page_size / sizeof(*region));
+}
+
+/* The number of the @i-th page that is swapped out, or read in order. */
+static size_t nth(size_t i)
+{
+	return share->from + (share->runs ? i / RUN * 2 * RUN + i % RUN : i);
 }
 
 /* Never zero: pages of zeroes do not get to the device. */
@@ -246,16 +255,14 @@ static void swap_out(void)
 {
 	size_t *order, i;
 
-	if (!share->shuffled && share->step == 1) {
+	if (!share->shuffled && !share->runs) {
 		madvise(page(share->from), share->count * page_size,
 			MADV_PAGEOUT);
 		return;
 	}
 	order = shuffled(share->count);
 	for (i = 0; i < share->count; i++) {
-		size_t n = share->shuffled ? order[i] : i;
-
-		madvise(page(share->from + n * share->step), page_size,
+		madvise(page(nth(share->shuffled ? order[i] : i)), page_size,
 			MADV_PAGEOUT);
 	}
 	free(order);
@@ -271,7 +278,7 @@ static void read_back(void)
 	switch (share->pattern) {
 	case READ_SEQ:
 		for (i = 0; i < share->count; i++)
-			faults += touch(share->from + i * share->step);
+			faults += touch(nth(i));
 		break;
 	case READ_BLOCKS:
 		order = shuffled(share->count);
@@ -419,7 +426,6 @@ static int start(struct worker *w, const char *name, size_t pages, bool shmem)
 	}
 	w->share->pages = pages;
 	w->share->shmem = shmem;
-	w->share->step = 1;
 	if (ru_cg_create(w->cg, NULL, name))
 		return -1;
 	pid = ru_fork(&w->child);
@@ -430,9 +436,8 @@ static int start(struct worker *w, const char *name, size_t pages, bool shmem)
 	return tell(w, FILL);
 }
 
-/* Swap out @count pages from @from on, @step apart, and make sure of it. */
-static int out(struct worker *w, size_t from, size_t count, size_t step,
-	       bool in_order)
+/* Swap out @count pages from @from on, and make sure of it. */
+static int out(struct worker *w, size_t from, size_t count, bool in_order)
 {
 	long long before = ru_cg_read(w->cg, "memory.swap.current");
 	long long want = count * page_size, got = 0;
@@ -440,7 +445,6 @@ static int out(struct worker *w, size_t from, size_t count, size_t step,
 
 	w->share->from = from;
 	w->share->count = count;
-	w->share->step = step;
 	w->share->shuffled = !in_order;
 	w->dropped = false;
 	/* Again for what was on its way between lists. */
@@ -632,7 +636,7 @@ static int run_read(const struct row *row)
 	struct counters c;
 	bool ok;
 
-	if (set_up(row, &w) || out(&w, 0, w.share->pages, 1, in_order))
+	if (set_up(row, &w) || out(&w, 0, w.share->pages, in_order))
 		return -1;
 	if (row->pattern == READ_BLOCKS) {
 		if (in(&w, READ, READ_BLOCKS, 0, BLOCKS, &c))
@@ -688,9 +692,9 @@ static int run_streams(const struct row *row)
 
 	/* The first device gets full, so that all the rest goes to the other. */
 	if (ru_swap_disk(dev[0], (half + 1) * page_size, 10, true) ||
-	    set_up(row, &w) || out(&w, 0, half, 1, true) ||
+	    set_up(row, &w) || out(&w, 0, half, true) ||
 	    ru_swap_disk(dev[1], REGION * page_size, 10, true) ||
-	    out(&w, half, half, 1, true))
+	    out(&w, half, half, true))
 		return -1;
 	if (ru_swap_used(dev[1]) < (long long)((half - skip) * page_size)) {
 		snprintf(ru_why, sizeof(ru_why),
@@ -721,8 +725,9 @@ static int run_streams(const struct row *row)
 }
 
 /*
- * Every other page of a VMA on an SSD, and the rest on a rotational device: a
- * fault on the SSD must not read from the other one.
+ * A VMA with pages on an SSD and on a rotational device in turn. A fault on the
+ * SSD must not have the other one seek; to read all of it in order must take no
+ * more faults for that.
  */
 static int run_mixed(const struct row *row)
 {
@@ -736,58 +741,43 @@ static int run_mixed(const struct row *row)
 
 	/* The first device gets full, so that all the rest goes to the other. */
 	if (ru_swap_disk(dev[0], (REGION / 2 + 1) * page_size, 10, true) ||
-	    set_up(row, &w) || out(&w, 1, REGION / 2, 2, true) ||
+	    set_up(row, &w))
+		return -1;
+	w.share->runs = true;
+	if (out(&w, RUN, REGION / 2, true) ||
 	    ru_swap_disk(dev[1], REGION * page_size, 10, false) ||
-	    out(&w, 0, REGION / 2, 2, true))
+	    out(&w, 0, REGION / 2, true))
 		return -1;
 	if (ru_swap_used(dev[1]) < (long long)(count * page_size)) {
 		snprintf(ru_why, sizeof(ru_why),
 			 "the second device is not made use of");
 		return -1;
 	}
+
+	/* Only what is on the SSD, in one half of what there is. */
+	if (ru_cg_drop_swapcache(w.cg, TIMEOUT_MS))
+		return -1;
+	w.dropped = true;
 	sectors = ru_disk_reads(dev[0]);
-	w.share->step = 2;
-	if (in(&w, READ, READ_SEQ, 2 * skip, count, &c))
+	if (in(&w, READ, READ_SEQ, 2 * skip, count / 2, &c))
 		return -1;
 	sectors = ru_disk_reads(dev[0]) - sectors;
+	show(row, ", SSD", &c);
+	ok = at_most("pages read from the rotational device",
+		     sectors * 512 / (long long)page_size, 0);
+	/* A jump to each run, and one window that has all of the run. */
+	ok &= at_most("majflt", c.majflt, seq_max(count / 2, RUN));
+
+	/*
+	 * All of the other half: a window of addresses for those on the SSD,
+	 * and one of slots, which are half of the pages, for the others.
+	 */
+	w.share->runs = false;
+	if (in(&w, READ, READ_SEQ, 2 * skip + count, count, &c))
+		return -1;
 	show(row, "", &c);
-	/* Half of a window is on the SSD, and no more is read. */
-	ok = at_most("majflt", c.majflt, seq_max(2 * count, window));
-	ok &= at_most("pages read from the rotational device",
-		      sectors * 512 / (long long)page_size, 0);
-	judged(row, ok);
-	return 0;
-}
-
-/* The device with the higher priority is used up before the other is used. */
-static int run_priority(const struct row *row)
-{
-	static struct worker w;
-	bool rotational = row->rotational;
-	long long hi, lo;
-	bool ok;
-
-	if (ru_swap_disk(dev[0], (SMALL + 1) * page_size, 20, rotational) ||
-	    ru_swap_disk(dev[1], REGION * page_size, 10, rotational) ||
-	    start(&w, "swap_targets", REGION / 2, false) ||
-	    out(&w, 0, SMALL - 2 * SLOTS_CACHE, 1, true))
-		return -1;
-	hi = ru_swap_used(dev[0]) / page_size;
-	lo = ru_swap_used(dev[1]) / page_size;
-	ksft_print_msg("counters[%s]: high=%lld low=%lld\n", row->name, hi, lo);
-	ok = at_least("pages on the one first in line", hi,
-		      SMALL - 2 * SLOTS_CACHE);
-	ok &= at_most("pages on the other", lo, 0);
-
-	if (out(&w, SMALL - 2 * SLOTS_CACHE,
-		REGION / 2 - (SMALL - 2 * SLOTS_CACHE), 1, true))
-		return -1;
-	hi = ru_swap_used(dev[0]) / page_size;
-	lo = ru_swap_used(dev[1]) / page_size;
-	ksft_print_msg("counters[%s, full]: high=%lld low=%lld\n", row->name,
-		       hi, lo);
-	ok &= at_least("pages on the one first in line, full", hi, SMALL);
-	ok &= at_least("pages on the other", lo, REGION / 2 - SMALL);
+	ok &= at_most("majflt", c.majflt, seq_max(count, window) +
+		      seq_max(count / 2, window));
 	judged(row, ok);
 	return 0;
 }
@@ -806,6 +796,54 @@ static size_t swap_cluster(void)
 	return strtoul(line, NULL, 10) / page_size ?: 256;
 }
 
+/* What a row swaps out is in memory, then on the disks; leave as much alone. */
+static int fits(size_t pages)
+{
+	if (ru_meminfo_kb("MemAvailable") * 1024ULL >= 4 * pages * page_size)
+		return 0;
+	snprintf(ru_why, sizeof(ru_why),
+		 "needs %zu MiB of available memory, as clusters of swap have %zu pages",
+		 4 * pages * page_size >> 20, swap_cluster());
+	return -1;
+}
+
+/*
+ * The device with the higher priority is used up before the other is used. It
+ * has room for more than a cluster, after which equal ones would take turns.
+ */
+static int run_priority(const struct row *row)
+{
+	static struct worker w;
+	bool rotational = row->rotational;
+	size_t first = swap_cluster() + 2 * SLOTS_CACHE;
+	size_t size = first + 2 * SLOTS_CACHE, pages = 2 * size;
+	long long hi, lo;
+	bool ok;
+
+	if (fits(pages) ||
+	    ru_swap_disk(dev[0], (size + 1) * page_size, 20, rotational) ||
+	    ru_swap_disk(dev[1], pages * page_size, 10, rotational) ||
+	    start(&w, "swap_targets", pages, false) ||
+	    out(&w, 0, first, true))
+		return -1;
+	hi = ru_swap_used(dev[0]) / page_size;
+	lo = ru_swap_used(dev[1]) / page_size;
+	ksft_print_msg("counters[%s]: high=%lld low=%lld\n", row->name, hi, lo);
+	ok = at_least("pages on the one first in line", hi, first);
+	ok &= at_most("pages on the other", lo, 0);
+
+	if (out(&w, first, pages - first, true))
+		return -1;
+	hi = ru_swap_used(dev[0]) / page_size;
+	lo = ru_swap_used(dev[1]) / page_size;
+	ksft_print_msg("counters[%s, full]: high=%lld low=%lld\n", row->name,
+		       hi, lo);
+	ok &= at_least("pages on the one first in line, full", hi, size);
+	ok &= at_least("pages on the other", lo, pages - size);
+	judged(row, ok);
+	return 0;
+}
+
 /*
  * Devices of the same priority share: none is more than a cluster ahead of
  * another one. One more batch may be with a CPU, see SLOTS_CACHE.
@@ -818,16 +856,9 @@ static int run_sharing(const struct row *row)
 	long long least = LLONG_MAX, most = 0;
 	bool ok;
 
-	/* In memory, on the disks, and as much again to leave alone. */
-	if (ru_meminfo_kb("MemAvailable") * 1024ULL < 4 * pages * page_size) {
-		snprintf(ru_why, sizeof(ru_why),
-			 "%zu clusters of %zu pages do not fit into memory",
-			 2 * nr, cluster);
-		return -1;
-	}
-	if (disks(pages, row->ssd, row->rotational) ||
+	if (fits(pages) || disks(pages, row->ssd, row->rotational) ||
 	    start(&w, "swap_targets", pages, false) ||
-	    out(&w, 0, pages, 1, true))
+	    out(&w, 0, pages, true))
 		return -1;
 	for (i = 0; i < nr; i++) {
 		long long used = ru_swap_used(dev[i]) / page_size;
@@ -854,7 +885,7 @@ static int run_full(const struct row *row)
 	if (ru_swap_disk(dev[0], (SMALL + 1) * page_size, 10, true) ||
 	    ru_swap_disk(dev[1], REGION * page_size, 10, true) ||
 	    start(&w, "swap_targets", REGION / 2, false) ||
-	    out(&w, 0, REGION / 2, 1, true))
+	    out(&w, 0, REGION / 2, true))
 		return -1;
 	used = ru_swap_used(dev[0]) / page_size;
 	ok = at_least("pages on the small device", used, SMALL);
@@ -863,7 +894,7 @@ static int run_full(const struct row *row)
 	show(row, "", &c);
 	used = ru_swap_used(dev[0]) / page_size;
 	ok &= at_most("pages left on it", used, SLOTS_CACHE);
-	if (tell(&w, FILL) || out(&w, 0, REGION / 2, 1, true))
+	if (tell(&w, FILL) || out(&w, 0, REGION / 2, true))
 		return -1;
 	used = ru_swap_used(dev[0]) / page_size;
 	ok &= at_least("pages on it again", used, SMALL);
@@ -878,7 +909,7 @@ static int run_forked(const struct row *row)
 	struct counters c;
 	bool ok;
 
-	if (set_up(row, &w) || out(&w, 0, w.share->pages, 1, false) ||
+	if (set_up(row, &w) || out(&w, 0, w.share->pages, false) ||
 	    in(&w, READ_FORKED, READ_SEQ, SEQ_FROM, SEQ, &c))
 		return -1;
 	show(row, "", &c);
@@ -975,7 +1006,7 @@ static const struct row rows[] = {
 		.name = "an SSD beside an idle rotational device: shmem",
 		.run = run_read, .ssd = 1, .idle_disk = true, .shmem = true,
 	}, {
-		.name = "pages on an SSD and a rotational device: no fault reads both",
+		.name = "pages on an SSD and a rotational device in turn",
 		.run = run_mixed, .fix = fix_policy,
 	}, {
 		.name = one_disk, .run = run_read, .rotational = 1,
