@@ -92,6 +92,7 @@ class Test:
     timeout: int
     tools: list
     cmdline: str
+    mutant_lru: str = 'both'
 
 
 def load_tests(path=ROOT / 'lab/tests.conf'):
@@ -101,11 +102,14 @@ def load_tests(path=ROOT / 'lab/tests.conf'):
         try:
             test = Test(entry['Name'], entry['Topic'], entry['Report'], int(entry['Memory']),
                         int(entry['Cpus']), int(entry['Timeout']), entry.get('Tools', '').split(),
-                        entry.get('Cmdline', ''))
+                        entry.get('Cmdline', ''), entry.get('Mutant-lru', 'both'))
         except KeyError as err:
             raise LabError(f'{path.name}: a stanza lacks {err}') from err
         except ValueError as err:
             raise LabError(f'{path.name}: {entry["Name"]}: {err}') from err
+        if test.mutant_lru not in ('both', 'classic', 'mglru'):
+            raise LabError(f'{path.name}: {test.name}: Mutant-lru: {test.mutant_lru} is not known',
+                           'one of both, classic, mglru')
         if 512 <= test.memory < 544:
             raise LabError(f'{path.name}: {test.name}: Memory: {test.memory} switches THP off',
                            'take 544 MiB or more')

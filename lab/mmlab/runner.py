@@ -100,6 +100,17 @@ def kernels(tree, tests, mutants=True):
     return result
 
 
+def wanted(kern, test, lru):
+    """Whether a kernel is booted for a test with an LRU kind.
+
+    Where a test does not depend on the LRU (Mutant-lru: in tests.conf), one kind does for mutants,
+    but for rows that have to fail with the other one.
+    """
+    return (test.name in kern.tests and
+            (kern.name in ('base', 'patched') or test.mutant_lru in ('both', lru) or
+             (test.name, lru) in kern.expect))
+
+
 def prepare(base, opts, tests):
     """Everything up to the first boot: (tree, kernels, tests, image, config hash)."""
     with stage('fetch', f'{base.name}: {opts.tree or base.package + " " + base.version}'):
@@ -173,7 +184,7 @@ def run_base(base, opts, tests):
     khz = boot.tsc_khz() if mode == 'tcg' else 0
     jobs = [(n, test, lru, kern) for n in range(1, opts.runs + 1) for test in tests
             for lru in LRU[opts.lru] for kern in kerns
-            if not kern.bad and test.name in kern.tests]
+            if not kern.bad and wanted(kern, test, lru)]
     series = bases.load_series(base)
     plans = {}
     results = {

@@ -309,6 +309,7 @@ class Project:
         return {"PATH": path, "PYTHONPATH": f"{self.tmp}/site:lab", "HOME": str(self.tmp),
                 "GIT_TEST_FSYNC": "0", "XDG_CACHE_HOME": str(self.cache),
                 "STAND_INS": str(self.bin), "RESULTS": tempfile.mkdtemp(dir=self.results),
+                "TMPDIR": str(self.tmp),        # of the lock that lets one guest boot at a time
                 "MODE": "tcg",
                 **{key: str(value) for key, value in opts.items()}}
 
