@@ -30,6 +30,7 @@
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -371,7 +372,7 @@ end:
 	printf("MMLAB: end\n");
 	fflush(stdout);
 	/* The UART has to get rid of it before the reset. */
-	fsync(STDOUT_FILENO);
+	tcdrain(STDOUT_FILENO);
 	sync();
 	reboot(RB_AUTOBOOT);
 	for (;;)
