@@ -132,8 +132,10 @@ static int undo_one(const struct undo *u)
 		/* EINVAL: it is not swap any more, a row has seen to that. */
 		while (swapoff(u->path) && errno != EINVAL && tries--)
 			nanosleep(&tick, NULL);
-		swap_stuck = tries < 0;
-		return swap_stuck ? -1 : 0;
+		if (tries >= 0)
+			return 0;
+		swap_stuck = true;
+		return -1;
 	case UNDO_UMOUNT:
 		return umount(u->path);
 	case UNDO_KILL:
