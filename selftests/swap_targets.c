@@ -979,7 +979,7 @@ static int next_round(const struct worker *w)
 
 	while (__atomic_load_n(&w->share->rounds, __ATOMIC_RELAXED) == before) {
 		if (w->share->why[0] || ru_mono_ms() > limit) {
-			snprintf(ru_why, sizeof(ru_why), "a task: %s",
+			snprintf(ru_why, sizeof(ru_why), "a task: %.400s",
 				 w->share->why[0] ? w->share->why :
 						    "no progress");
 			return -1;
