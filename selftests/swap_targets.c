@@ -341,9 +341,15 @@ static void read_forked(void)
 	share->majflt += faults;
 }
 
-static void loop(void)
+/* Swap out, have the swap cache freed, and read back, until told to stop. */
+static void loop(const char *cg)
 {
+	size_t size = share->pages * page_size;
+
 	while (!*(volatile bool *)&share->stop) {
+		madvise(region, size, MADV_PAGEOUT);
+		/* Not all of it may be there to reclaim: no matter. */
+		ru_cg_write_bytes(cg, "memory.reclaim", size);
 		read_back();
 		share->loop_majflt += share->majflt;
 		__atomic_add_fetch(&share->rounds, 1, __ATOMIC_RELAXED);
@@ -394,7 +400,7 @@ static __noreturn void work(const struct worker *w)
 				MADV_DONTNEED);
 			break;
 		case LOOP:
-			loop();
+			loop(w->cg);
 			break;
 		}
 		if (write(w->child.out, &task, 1) != 1)
@@ -990,9 +996,8 @@ static int next_round(const struct worker *w)
 }
 
 /*
- * Devices go and come while two tasks swap in and out, as their groups have
- * room for half of what they read. All they read has to be right, and swapoff
- * to succeed.
+ * Devices go and come while two tasks swap in and out. All they read has to be
+ * right, and swapoff to succeed.
  */
 static int run_swapoff(const struct row *row)
 {
@@ -1008,9 +1013,7 @@ static int run_swapoff(const struct row *row)
 		return -1;
 	for (i = 0; i < ARRAY_SIZE(w); i++) {
 		if (start(&w[i], i ? "swap_targets_b" : "swap_targets_a",
-			  REGION / 2, false) ||
-		    ru_cg_write_bytes(w[i].cg, "memory.max",
-				      REGION / 4 * page_size))
+			  REGION / 2, false))
 			return -1;
 		w[i].share->pattern = READ_SEQ;
 		w[i].share->from = 0;
