@@ -1032,7 +1032,7 @@ static int run_swapoff(const struct row *row)
 		} while (!used(n % nr) && ru_mono_ms() < end + TIMEOUT_MS);
 		pages += used(n % nr);
 		if (swapoff(d) || swapon(d, SWAP_FLAG_PREFER | 10)) {
-			snprintf(ru_why, sizeof(ru_why), "%s: %s", d,
+			snprintf(ru_why, sizeof(ru_why), "%.100s: %s", d,
 				 strerror(errno));
 			return -1;
 		}
