@@ -349,7 +349,7 @@ def main():
     """make check [BASE=all] [MODE=auto]"""
     # What is left out is not checked, so TESTS=, LRU= and the like are not for make check.
     asked = runner.Options.from_env()
-    opts = runner.Options(mode=asked.mode, results=asked.results)
+    opts = runner.Options(mode=asked.mode, results=asked.results, quick=True)
     picked = bases.pick_bases(os.environ.get('BASE') or 'all')
     tests = bases.load_tests().values()
     deps.ensure(dict(deps.RUN, **deps.CHECK), [tool for t in tests for tool in t.tools])

@@ -30,6 +30,7 @@ class Options:
     runs: int = 1
     mutants: bool = True
     results: str = ''
+    quick: bool = False         # see wanted()
 
     @classmethod
     def from_env(cls):
@@ -100,15 +101,15 @@ def kernels(tree, tests, mutants=True):
     return result
 
 
-def wanted(kern, test, lru):
+def wanted(kern, test, lru, quick=False):
     """Whether a kernel is booted for a test with an LRU kind.
 
-    Where a test does not depend on the LRU (Mutant-lru: in tests.conf), one kind does for mutants,
-    but for rows that have to fail with the other one.
+    Where one LRU kind does for mutants (Mutant-lru: in tests.conf), the other one is booted for
+    those that have rows to fail with it, and not at all when time counts (`quick`).
     """
     return (test.name in kern.tests and
             (kern.name in ('base', 'patched') or test.mutant_lru in ('both', lru) or
-             (test.name, lru) in kern.expect))
+             not quick and (test.name, lru) in kern.expect))
 
 
 def prepare(base, opts, tests):
@@ -184,7 +185,7 @@ def run_base(base, opts, tests):
     khz = boot.tsc_khz() if mode == 'tcg' else 0
     jobs = [(n, test, lru, kern) for n in range(1, opts.runs + 1) for test in tests
             for lru in LRU[opts.lru] for kern in kerns
-            if not kern.bad and wanted(kern, test, lru)]
+            if not kern.bad and wanted(kern, test, lru, opts.quick)]
     series = bases.load_series(base)
     plans = {}
     results = {
