@@ -927,7 +927,7 @@ int ru_disk(char *dev, size_t bytes, bool rotational)
 	static unsigned int nr;
 	char name[32], path[PATH_MAX];
 
-	snprintf(name, sizeof(name), "ru_disk%u_%d", nr++, getpid());
+	snprintf(name, sizeof(name), "ru_d%u_%d", nr++, getpid());
 	if (null_blk_create(dev, name, (bytes + MIB - 1) / MIB, true))
 		return -1;
 	snprintf(path, sizeof(path), "/sys/block/%s/queue/rotational",

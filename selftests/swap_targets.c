@@ -101,7 +101,7 @@ static const char fix_state[] =
 enum pattern {
 	READ_SEQ,	/* @count pages from @from on, see struct share */
 	READ_BLOCKS,	/* all BLOCKS, shuffled */
-	READ_RANDOM,	/* @count pages from @from on, @stride apart, shuffled */
+	READ_RANDOM,	/* likewise, but @stride apart and shuffled */
 	READ_TWO_SEQ,	/* @count pages from @from on, and from @other on */
 	READ_SEQ_RANDOM, /* likewise, but random pages from @other on */
 };
@@ -232,7 +232,7 @@ static long long touch(size_t i)
 {
 	long long before = majflt();
 
-	if (*(volatile uint64_t *)page(i) != tag(i))
+	if (__atomic_load_n(page(i), __ATOMIC_RELAXED) != tag(i))
 		give_up("memory is not what it was", i);
 	return majflt() - before;
 }
@@ -347,7 +347,7 @@ static void loop(const char *cg)
 {
 	size_t size = share->pages * page_size;
 
-	while (!*(volatile bool *)&share->stop) {
+	while (!__atomic_load_n(&share->stop, __ATOMIC_RELAXED)) {
 		madvise(region, size, MADV_PAGEOUT);
 		/* Not all of it may be there to reclaim: no matter. */
 		ru_cg_write_bytes(cg, "memory.reclaim", size);
