@@ -419,9 +419,9 @@ static __noreturn void work(const struct worker *w)
  */
 static bool under_test;
 
-static int tell(struct worker *w, enum task task)
+static int tell(struct worker *w, enum task what)
 {
-	if (!ru_tell(&w->child, task, TIMEOUT_MS))
+	if (!ru_tell(&w->child, what, TIMEOUT_MS))
 		return 0;
 	if (w->share->why[0])
 		snprintf(ru_why, sizeof(ru_why), "%s", w->share->why);
@@ -456,7 +456,7 @@ static int start(struct worker *w, const char *name, size_t pages, bool shmem)
 }
 
 /* Swap out @count pages from @from on, and make sure of it. */
-static int out(struct worker *w, size_t from, size_t count, bool in_order)
+static int page_out(struct worker *w, size_t from, size_t count, bool in_order)
 {
 	long long before = ru_cg_read(w->cg, "memory.swap.current");
 	long long want = count * page_size, got = 0;
@@ -489,7 +489,7 @@ static int read_vmstat(struct counters *c)
 }
 
 /* Have the task read what is swapped out, from swap, and count. */
-static int in(struct worker *w, enum task task, enum pattern pattern,
+static int in(struct worker *w, enum task what, enum pattern pattern,
 	      size_t from, size_t count, struct counters *c)
 {
 	struct counters a;
@@ -501,7 +501,7 @@ static int in(struct worker *w, enum task task, enum pattern pattern,
 	if (!w->dropped && ru_cg_drop_swapcache(w->cg, TIMEOUT_MS))
 		return -1;
 	w->dropped = true;
-	if (read_vmstat(&a) || tell(w, task) || read_vmstat(c))
+	if (read_vmstat(&a) || tell(w, what) || read_vmstat(c))
 		return -1;
 	c->majflt = w->share->majflt + w->share->majflt_other;
 	c->pswpin -= a.pswpin;
@@ -646,8 +646,8 @@ static long long used(size_t i)
 
 	if (bytes >= 0)
 		snprintf(ru_why, sizeof(ru_why),
-			 "%lld pages on device %zu", bytes / (long long)page_size,
-			 i);
+			 "%lld pages on device %zu",
+			 bytes / (long long)page_size, i);
 	return bytes < 0 ? -1 : bytes / (long long)page_size;
 }
 
@@ -689,7 +689,7 @@ static int run_read(const struct row *row)
 	struct counters c;
 	bool ok;
 
-	if (set_up(row, &w) || out(&w, 0, w.share->pages, in_order))
+	if (set_up(row, &w) || page_out(&w, 0, w.share->pages, in_order))
 		return -1;
 	if (row->pattern == READ_BLOCKS) {
 		if (in(&w, READ, READ_BLOCKS, 0, BLOCKS, &c))
@@ -744,11 +744,11 @@ static int run_streams(const struct row *row)
 	struct counters c;
 	bool ok;
 
-	/* The first device gets full, so that all the rest goes to the other. */
+	/* The first device gets full, and all the rest goes to the other. */
 	if (ru_swap_disk(dev[0], (half + 1) * page_size, 10, true) ||
-	    set_up(row, &w) || out(&w, 0, half, true) ||
+	    set_up(row, &w) || page_out(&w, 0, half, true) ||
 	    ru_swap_disk(dev[1], REGION * page_size, 10, true) ||
-	    out(&w, half, half, true))
+	    page_out(&w, half, half, true))
 		return -1;
 	if (used(1) < (long long)(half - skip))
 		return -1;
@@ -791,14 +791,14 @@ static int run_mixed(const struct row *row)
 	struct counters c;
 	bool ok;
 
-	/* The first device gets full, so that all the rest goes to the other. */
+	/* The first device gets full, and all the rest goes to the other. */
 	if (ru_swap_disk(dev[0], (REGION / 2 + 1) * page_size, 10, true) ||
 	    set_up(row, &w))
 		return -1;
 	w.share->runs = true;
-	if (out(&w, RUN, REGION / 2, true) ||
+	if (page_out(&w, RUN, REGION / 2, true) ||
 	    ru_swap_disk(dev[1], REGION * page_size, 10, false) ||
-	    out(&w, 0, REGION / 2, true))
+	    page_out(&w, 0, REGION / 2, true))
 		return -1;
 	if (used(1) < (long long)count)
 		return -1;
@@ -885,7 +885,7 @@ static int run_priority(const struct row *row)
 	    ru_swap_disk(dev[0], (size + 1) * page_size, 20, rotational) ||
 	    ru_swap_disk(dev[1], pages * page_size, 10, rotational) ||
 	    start(&w, "swap_targets", pages, false) ||
-	    out(&w, 0, first, true))
+	    page_out(&w, 0, first, true))
 		return -1;
 	hi = used(0);
 	lo = used(1);
@@ -893,7 +893,7 @@ static int run_priority(const struct row *row)
 	ok = at_least("pages on the one first in line", hi, first);
 	ok &= at_most("pages on the other", lo, 0);
 
-	if (out(&w, first, pages - first, true))
+	if (page_out(&w, first, pages - first, true))
 		return -1;
 	hi = used(0);
 	lo = used(1);
@@ -922,7 +922,7 @@ static int run_sharing(const struct row *row)
 
 	if (fits(pages) || disks(pages, row->ssd, row->rotational) ||
 	    start(&w, "swap_targets", pages, false) ||
-	    out(&w, 0, pages, true))
+	    page_out(&w, 0, pages, true))
 		return -1;
 	for (i = 0; i < nr; i++) {
 		long long n = used(i);
@@ -950,14 +950,14 @@ static int run_full(const struct row *row)
 	if (ru_swap_disk(dev[0], (SMALL + 1) * page_size, 10, true) ||
 	    ru_swap_disk(dev[1], REGION * page_size, 10, true) ||
 	    start(&w, "swap_targets", REGION / 2, false) ||
-	    out(&w, 0, REGION / 2, true))
+	    page_out(&w, 0, REGION / 2, true))
 		return -1;
 	ok = at_least("pages on the small device", used(0), SMALL);
 	if (in(&w, READ, READ_SEQ, 0, REGION / 2, &c) || tell(&w, FREE))
 		return -1;
 	show(row, "", &c);
 	ok &= at_most("pages left on it", used(0), SLOTS_CACHE);
-	if (tell(&w, FILL) || out(&w, 0, REGION / 2, true))
+	if (tell(&w, FILL) || page_out(&w, 0, REGION / 2, true))
 		return -1;
 	ok &= at_least("pages on it again", used(0), SMALL);
 	judged(row, ok);
@@ -971,7 +971,7 @@ static int run_forked(const struct row *row)
 	struct counters c;
 	bool ok;
 
-	if (set_up(row, &w) || out(&w, 0, w.share->pages, false) ||
+	if (set_up(row, &w) || page_out(&w, 0, w.share->pages, false) ||
 	    in(&w, READ_FORKED, READ_SEQ, SEQ_FROM, SEQ, &c))
 		return -1;
 	show(row, "", &c);
@@ -1237,7 +1237,7 @@ int main(int argc, char **argv)
 	available = ru_meminfo_kb("MemAvailable");
 	if (available < 0)
 		ksft_exit_skip("%s (CONFIG_PROC_FS)\n", ru_why);
-	/* The region, its copy on the disks, and as much again to leave alone. */
+	/* The region, its copy on the disks, and as much to leave alone. */
 	need = 4 * 2 * REGION * page_size;
 	if (available * 1024ULL < need)
 		ksft_exit_skip("needs %zu MiB of available memory, there are %lld\n",
