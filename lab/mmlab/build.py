@@ -169,6 +169,8 @@ def kernel(tree, kern, config_dir, config_hash):
             for name in commit_files(tree, 'base', kern.commit):
                 if (tree.path / name).exists():
                     os.utime(tree.path / name)
+            # Else the next checkout takes them for changed, writes them and has all compiled again.
+            git(tree.path, 'update-index', '-q', '--refresh', check=False)
         last.write_text('')
         start = time.monotonic()
         log = cache.path('log', f'build-{tree.ident}-{kern.name.replace(":", "-")}.log')
