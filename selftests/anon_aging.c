@@ -636,11 +636,7 @@ int main(int argc, char **argv)
 	while ((opt = getopt(argc, argv, "l:g")) != -1) {
 		switch (opt) {
 		case 'l':
-			for (i = 0; i < RU_NR_LRU; i++) {
-				kinds[i] = !strcmp(optarg, ru_lru_name[i]);
-				nr += kinds[i];
-			}
-			if (!nr)
+			if (ru_lru_option(optarg, kinds))
 				help(argv[0]);
 			break;
 		case 'g':

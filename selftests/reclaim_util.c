@@ -372,6 +372,22 @@ int ru_lru_select(enum ru_lru kind)
 }
 
 /**
+ * ru_lru_option() - what -l of a test says: which LRU kinds to run with
+ *
+ * Return: 0, or -1 when @arg names none.
+ */
+int ru_lru_option(const char *arg, bool kinds[RU_NR_LRU])
+{
+	int i, nr = 0;
+
+	for (i = 0; i < RU_NR_LRU; i++) {
+		kinds[i] = !strcmp(arg, ru_lru_name[i]);
+		nr += kinds[i];
+	}
+	return nr ? 0 : why("no LRU kind is called %s", arg);
+}
+
+/**
  * ru_shmem_huge_off() - shmem of base pages, so that a batch is what it says
  */
 int ru_shmem_huge_off(void)
@@ -1035,18 +1051,15 @@ int ru_mount_new(const char *dev, const char *type, char *dir)
 			   WIFEXITED(status) && WEXITSTATUS(status) == 127 ?
 			   "is not installed" : "failed");
 
-	snprintf(dir, PATH_MAX, "/tmp/ru_mnt_%d_XXXXXX", getpid());
+	snprintf(dir, PATH_MAX, "/tmp%.32s", strrchr(dev, '/'));
+	if (make_dir(dir))
+		return -1;
 	undo_begin(&old);
-	ret = mkdtemp(dir) ? 0 : why("cannot make %s: %s", dir,
-				     strerror(errno));
-	if (!ret) {
-		undo_push(UNDO_RMDIR, 0, dir, "");
-		ret = mount(dev, dir, type, 0, NULL);
-		if (!ret)
-			undo_push(UNDO_UMOUNT, 0, dir, "");
-		else
-			why("no %s in this kernel: %s", type, strerror(errno));
-	}
+	ret = mount(dev, dir, type, 0, NULL);
+	if (!ret)
+		undo_push(UNDO_UMOUNT, 0, dir, "");
+	else
+		why("no %s in this kernel: %s", type, strerror(errno));
 	undo_end(&old);
 	return ret;
 }

@@ -53,6 +53,7 @@ long long ru_mono_ms(void);
 
 /* LRU kind; -1 when the kernel does not have that kind. */
 int ru_lru_select(enum ru_lru kind);
+int ru_lru_option(const char *arg, bool kinds[RU_NR_LRU]);
 int ru_shmem_huge_off(void);
 int ru_pin_settings(void);
 bool ru_one_node(void);
