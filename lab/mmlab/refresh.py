@@ -18,6 +18,13 @@ FORMAT = ('format-patch', '-1', '--stdout', '--zero-commit', '--no-signature', '
           '--abbrev=12', '--stat=72', '--no-renames', '--diff-algorithm=myers')
 
 
+def printed(path):
+    """The last commit of a repository, as the patch files have it."""
+    # Not stripped: a hunk may end with an empty line of context, which is one space.
+    _, text = git(path, *FORMAT, check=False)
+    return text.rstrip('\n') + '\n'
+
+
 def regenerate(tree):
     """What the patches of a base should be: [(path, text)], in the order of the series."""
     series = bases.load_series(tree.base)
@@ -39,9 +46,7 @@ def regenerate(tree):
             git(tree.path, 'add', '-f', str(target))
         if patch.files:
             git(tree.path, 'commit', '-q', '--amend', '--no-edit')
-        # Not stripped: a hunk may end with an empty line of context, which is one space.
-        _, text = git(tree.path, *FORMAT, check=False)
-        result.append((patch.path, text.rstrip('\n') + '\n'))
+        result.append((patch.path, printed(tree.path)))
     return result
 
 
