@@ -30,7 +30,8 @@ CHECK = {'quilt': 'quilt', 'shellcheck': 'shellcheck',
          'python3-git': '/usr/lib/python3/dist-packages/git/__init__.py'}
 
 # Test stanzas name programs; these are their packages.
-TOOLS = {'mkfs.xfs': 'xfsprogs', 'mke2fs': 'e2fsprogs', 'fio': 'fio', 'stress-ng': 'stress-ng'}
+TOOLS = {'mkfs.xfs': 'xfsprogs', 'mkfs.ext4': 'e2fsprogs', 'fio': 'fio', 'stress-ng': 'stress-ng',
+         'swapon': 'mount'}
 
 
 def _there(mark):
