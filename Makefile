@@ -3,14 +3,14 @@
 # make check   the project's tests
 # README.md says more.
 
-export BASE TESTS LRU MODE TREE CPUS RUNS MUTANTS RESULTS
+export BASE TESTS LRU MODE TREE CPUS RUNS MUTANTS RESULTS FLAVOUR MINUTES MUTANT
 
 PY := PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=lab python3
 
 help:
 	@sed -n '/^## Commands/,/^## /p' README.md | sed '1d;$$d'
 
-run check refresh deps: python
+run check torture bisect refresh deps: python
 	@$(PY) -m mmlab $@
 
 # Everything else is installed by the lab itself.
@@ -27,4 +27,4 @@ clean:
 	rm -rf results out
 	$(MAKE) -C selftests clean
 
-.PHONY: help run check refresh deps python clean
+.PHONY: help run check torture bisect refresh deps python clean
