@@ -59,6 +59,7 @@ enum undo_kind {
 	UNDO_UMOUNT,
 	UNDO_KILL,	/* kill and reap @id */
 	UNDO_CLOSE,	/* close the descriptor @id */
+	UNDO_FORGET,	/* drop all pages of the disk @id, unwritten */
 };
 
 struct undo {
@@ -108,6 +109,22 @@ static int write_all(const char *path, const char *value, size_t len)
 	return n == (ssize_t)len ? 0 : -1;
 }
 
+/*
+ * The last one to close a disk has all that is dirty written, at the pace of
+ * the disk. The hole is punched in the page cache first; that null_blk cannot
+ * punch one is no loss.
+ */
+static int forget_disk(int fd)
+{
+	off_t size = lseek(fd, 0, SEEK_END);
+
+	if (size < 0 ||
+	    (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+		       size) && errno != EOPNOTSUPP))
+		return -1;
+	return 0;
+}
+
 static int undo_one(const struct undo *u)
 {
 	/*
@@ -145,6 +162,8 @@ static int undo_one(const struct undo *u)
 		return 0;
 	case UNDO_CLOSE:
 		return close(u->id);
+	case UNDO_FORGET:
+		return forget_disk(u->id);
 	}
 	return -1;
 }
@@ -522,6 +541,23 @@ static int make_dir(const char *path)
 		why("cannot make %s: %s", path, strerror(errno));
 	undo_end(&old);
 	return ret;
+}
+
+/**
+ * ru_cg_writeback() - 0 if control groups have writeback of their own
+ */
+int ru_cg_writeback(void)
+{
+	char path[PATH_MAX], line[256], *word, *rest = line;
+
+	snprintf(path, sizeof(path), "%s/cgroup.controllers", cg_root);
+	if (read_line(path, line, sizeof(line)))
+		return -1;
+	while ((word = strsep(&rest, " \n")))
+		if (!strcmp(word, "io"))
+			return 0;
+	return why("no io controller in %s (CONFIG_BLK_CGROUP, or it is bound to cgroup v1)",
+		   path);
 }
 
 /**
@@ -1176,29 +1212,17 @@ int ru_dirty_limits(size_t bytes)
 
 /**
  * ru_disk_open() - open a disk, or a file, until it is unwound
+ *
+ * What is dirty on a disk then, is dropped.
  */
 int ru_disk_open(const char *path, int flags)
 {
-	return undo_fd(open(path, flags | O_CLOEXEC, 0600), path);
-}
+	int fd = undo_fd(open(path, flags | O_CLOEXEC, 0600), path);
+	struct stat st;
 
-/**
- * ru_disk_forget() - drop all pages of a disk, dirty ones too, unwritten
- *
- * Else closing it, for the last time, would have them written at the pace of
- * the disk. The hole is punched in the page cache first; that null_blk cannot
- * punch one is no loss.
- */
-int ru_disk_forget(int fd)
-{
-	off_t size = lseek(fd, 0, SEEK_END);
-
-	if (size < 0 ||
-	    (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
-		       size) && errno != EOPNOTSUPP))
-		return why("cannot drop the pages of a disk: %s",
-			   strerror(errno));
-	return 0;
+	if (fd >= 0 && !fstat(fd, &st) && S_ISBLK(st.st_mode))
+		undo_push(UNDO_FORGET, fd, path, "");
+	return fd;
 }
 
 /**

@@ -60,6 +60,7 @@ bool ru_one_node(void);
 
 /* Control groups; @path must hold PATH_MAX bytes. */
 int ru_cg_setup(void);
+int ru_cg_writeback(void);
 int ru_cg_create(char *path, const char *parent, const char *name);
 int ru_cg_write(const char *cg, const char *file, const char *value);
 int ru_cg_write_bytes(const char *cg, const char *file, size_t bytes);
@@ -114,7 +115,6 @@ int ru_cg_drop_swapcache(const char *cg, int timeout_ms);
 
 /* Dirty limits, and what has been written to a disk. */
 int ru_disk_open(const char *path, int flags);
-int ru_disk_forget(int fd);
 long long ru_disk_written(const char *dev);
 int ru_dirty_limits(size_t bytes);
 
