@@ -6,7 +6,8 @@ import sys
 
 from . import ui
 
-VERBS = {'run': 'runner', 'check': 'check', 'refresh': 'refresh', 'deps': 'deps'}
+VERBS = {'run': 'runner', 'check': 'check', 'refresh': 'refresh', 'deps': 'deps',
+         'send': 'send', 'jobs': 'jobs'}
 
 
 def main():

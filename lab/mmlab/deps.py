@@ -28,6 +28,7 @@ RUN = {
 CHECK = {'quilt': 'quilt', 'shellcheck': 'shellcheck',
          'python3-ply': '/usr/lib/python3/dist-packages/ply/lex.py',
          'python3-git': '/usr/lib/python3/dist-packages/git/__init__.py'}
+SEND = {'b4': 'b4', 'sparse': 'sparse'}
 
 # Test stanzas name programs; these are their packages.
 TOOLS = {'mkfs.xfs': 'xfsprogs', 'mke2fs': 'e2fsprogs', 'fio': 'fio', 'stress-ng': 'stress-ng'}
@@ -72,6 +73,6 @@ def ensure(wanted, tools=()):
 
 
 def main():
-    """make deps: install all that make run and make check need."""
-    ensure(dict(RUN, **CHECK), TOOLS)
+    """make deps: install all that make run, make check and make send need."""
+    ensure(dict(RUN, **CHECK, **SEND), TOOLS)
     say('all packages are there')
