@@ -140,6 +140,9 @@ def changes(opts):
             raise LabError('CHANGES= says what is new, and VERSION=1 is all new', 'VERSION=2')
         return ''
     path = opts.changes or f'Documentation/changelog/{opts.topic}'
+    if not opts.changes and not (ROOT / path).exists():
+        raise LabError(f'there is no {path} to say what is new in version {opts.version}',
+                       'write it, or name another file with CHANGES=')
     text = _text(ROOT / path if not opts.changes else path, 'CHANGES=' if opts.changes else '')
     if not re.search(rf'^Changes in v{opts.version}:$', text, re.M):
         raise LabError(f'{path} has no line "Changes in v{opts.version}:"',
@@ -490,38 +493,67 @@ def _objects(place, mails):
 
 
 def _noise(place, text):
-    """The warnings in an output of make, without line numbers, counted."""
-    found = Counter()
+    """The warnings in an output of make, without line numbers, counted; the files sparse reads,
+    and those it gives up on: after an error it makes none of its checks."""
+    found, read, unread, name = Counter(), set(), set(), ''
     for line in text.splitlines():
-        match = re.match(r'(\S+?\.[chS]):\d+:(?:\d+:)? *((?:sparse: )?(?:warning|error): .*)', line)
+        match = re.match(r'  CHECK +(\S+)', line)
         if match:
-            name = os.path.normpath(match.group(1)).replace(f'{place.path}/', '')
-            name = re.sub(r'^(\.\./)+', '', name)
-            found[f'{name}: {match.group(2)}'] += 1
-    return found
+            name = re.sub(r'^(\.\./)+', '', match.group(1)).replace(f'{place.path}/', '')
+            read.add(name)
+        match = re.match(r'(\S+?\.[chS]):\d+:(?:\d+:)? *((?:sparse: )?(warning|error): .*)', line)
+        if match:
+            where = os.path.normpath(match.group(1)).replace(f'{place.path}/', '')
+            found[re.sub(r'^(\.\./)+', '', where) + f': {match.group(2)}'] += 1
+            if match.group(3) == 'error':
+                unread.add(name)
+    return found, read, unread
+
+
+def _checker(place):
+    """sparse, in the words that make takes: with the definitions that make it read this tree."""
+    # Of trace points it reads nothing but stubs: it gives up on the long formats of some, and then
+    # makes none of its checks in the files that define them.
+    words = 'sparse -DNOTRACE'
+    probe = place.path / 'scripts/checker-valid.sh'
+    if not probe.exists() or run(['sh', str(probe), *words.split()], check=False)[1].strip() == '1':
+        return words
+    # The kernel asks for this operator, which sparse 0.6.4 does not have, and uses it with gcc 14.
+    words += ' -D__typeof_unqual__=__typeof__'
+    if run(['sh', str(probe), *words.split()], check=False)[1].strip() != '1':
+        raise LabError('this sparse is too old for the tree', 'see scripts/checker-valid.sh there')
+    return words
 
 
 def _compile(place, commit, objects, out, config_hash):
-    """Build some objects of a commit with W=1 and sparse: its warnings. A LabError if it fails."""
+    """Build some objects of a commit with W=1 and sparse: (warnings, files that sparse cannot
+    read). A LabError if it fails."""
+    checker = _checker(place)
     _, sparse = run(['sparse', '--version'])
     key = cache.digest(trees.kernel_key(place, commit), config_hash, build.compiler(), sparse,
-                       ' '.join(objects))
+                       checker, ' '.join(objects))
     kept = cache.path('send', f'objects-{key}.json')
     if not kept.exists():
         trees.checkout(place, commit)
         log = cache.path('log', f'send-{place.ident}.log')
-        code, text = run(['nice', *build._make(place, out, f'-j{build.JOBS}', '-k', 'W=1', 'C=2',
-                                               'CHECK=sparse', *objects)],
+        code, text = run(['nice', *build._make(place, out, f'-j{build.JOBS}', '-k',
+                                               '--output-sync=target', 'W=1', 'C=2',
+                                               f'CHECK={checker}', *objects)],
                          env=build._env(), check=False, log=log)
         bad = [o for o in objects if not (out / o).exists()]
         if code or bad:
             error = next((line for line in text.splitlines() if re.search(r'error[: ]', line)),
                          f'make: {code}, no {" ".join(bad)}')
             raise LabError(f'{commit[:12]} does not build: {error.strip()}', f'see {log}')
+        noise, read, unread = _noise(place, text)
+        left = [o for o in objects if o[:-2] + '.c' not in read]
+        if left:
+            raise LabError(f'sparse was not run on {" ".join(left)}', f'see {log}')
         part = kept.with_suffix('.part')
-        part.write_text(json.dumps(_noise(place, text), indent=1))
+        part.write_text(json.dumps({'noise': noise, 'unread': sorted(unread)}, indent=1))
         os.rename(part, kept)
-    return Counter(json.loads(kept.read_text()))
+    found = json.loads(kept.read_text())
+    return Counter(found['noise']), found['unread']
 
 
 def _name(place, mail):
@@ -534,18 +566,21 @@ def builds(place, mails):
     if not objects:
         return ['no file of the kernel proper is touched: nothing to build']
     out, config_hash = build.configure(place)
-    before = _compile(place, mails[0].parent, objects, out, config_hash)
+    before, unread = _compile(place, mails[0].parent, objects, out, config_hash)
     start, lines = sum(before.values()), []
     for nr, mail in enumerate(mails, 1):
-        after = _compile(place, mail.commit, objects, out, config_hash)
+        after, unread = _compile(place, mail.commit, objects, out, config_hash)
         more = after - before
         if more:
             raise LabError(f'patch {nr}, "{_name(place, mail)}", adds a warning: '
                            f'{next(iter(more))}')
         before = after
-        lines.append(f'1..{nr}: {len(objects)} objects build, {sum(after.values())} warnings of '
-                     f'W=1 and sparse ({start} on the base), none new')
-    return [f'objects: {" ".join(objects)}'] + lines
+        lines.append(f'patch 1 to {nr}: {len(objects)} objects build with W=1 and sparse, '
+                     f'{sum(after.values())} warnings ({start} on the base), none new')
+    lines = [f'objects: {" ".join(objects)}'] + lines
+    if unread:
+        lines.append(f'not checked by this sparse, which cannot read them: {" ".join(unread)}')
+    return lines
 
 
 def builds_tests(place, commit, tests, base):
@@ -709,8 +744,8 @@ def write(place, opts, posting, sign, mails, blurb, footer, target, draft):
     to, cc = recipients(place, paths[1:])
     for path in paths:
         head, blank, body = path.read_text().partition('\n\n')
-        # b4 0.12 does not take a sender that git has folded.
-        head = re.sub(r'^(From: .*)\n (?=.*@)', r'\1 ', head, flags=re.M)
+        # b4 0.12 does not take a sender or a subject that git has folded.
+        head = re.sub(r'^((?:From|Subject): .*)\n ', r'\1 ', head, flags=re.M)
         head += '\n' + _header('To', to) + (_header('Cc', cc) if cc else '')
         if path is paths[0]:
             head = head.replace('*** SUBJECT HERE ***', posting.subject)
@@ -728,11 +763,10 @@ def round_trip(place, mbox, start, wanted):
     """b4 am and b4 shazam of the mbox, without a network, give the tree of the posting."""
     with tempfile.TemporaryDirectory() as tmp:
         config = Path(tmp) / 'gitconfig'
-        # A mid mask that leads nowhere: what is in the mbox has to be enough.
+        # No server to ask, for the thread or for newer versions: the mbox has to be enough.
         config.write_text('[user]\n\tname = mm-reclaim lab\n\temail = lab@mm-reclaim.invalid\n'
                           '[safe]\n\tdirectory = *\n[gc]\n\tauto = 0\n'
-                          '[b4]\n\tmidmask = https://lore.invalid/%s\n'
-                          '\tattestation-policy = off\n')
+                          '[b4]\n\tmidmask =\n\tsearchmask =\n\tattestation-policy = off\n')
         env = {'HOME': tmp, 'XDG_CACHE_HOME': tmp, 'XDG_DATA_HOME': tmp, 'XDG_CONFIG_HOME': tmp,
                'GIT_CONFIG_GLOBAL': str(config), 'GIT_CONFIG_SYSTEM': os.devnull,
                'PATH': '/usr/sbin:/usr/bin:/sbin:/bin'}
@@ -744,14 +778,14 @@ def round_trip(place, mbox, start, wanted):
                 raise LabError(f'{what} gives tree {have[:12]}, wanted {wanted[:12]}: {last[0]}')
 
         trees.checkout(place, start)
-        code, out = run(['b4', 'am', '-o', tmp, '-n', 'posting', '-C', '-m', str(mbox)],
+        code, out = run(['b4', '--offline-mode', 'am', '-o', tmp, '-n', 'posting', '-C', '-m', str(mbox)],
                         cwd=place.path, env=env, check=False)
         taken = sorted(Path(tmp).glob('posting*.mbx'))
         if code or not taken:
             raise LabError(f'b4 am: {(out.strip().splitlines() or [code])[-1]}')
         same('b4 am, then git am', *git(place.path, 'am', '-q', str(taken[0]), check=False))
         trees.checkout(place, start)
-        same('b4 shazam', *run(['b4', 'shazam', '-C', '-m', str(mbox)], cwd=place.path, env=env,
+        same('b4 shazam', *run(['b4', '--offline-mode', 'shazam', '-C', '-m', str(mbox)], cwd=place.path, env=env,
                                check=False))
     trees.checkout(place, start)
 
