@@ -18,9 +18,10 @@ def section(page, name):
 
 
 def _inline(text):
-    """Without marks: `code`, *emphasis*, [text](link)."""
+    """Without marks: `code`, **strong**, *emphasis*, [text](link)."""
     text = re.sub(r'\[([^\]]*)\]\((https?://[^)]*)\)', r'\1 <\2>', text)
     text = re.sub(r'\[([^\]]*)\]\([^)]*\)', r'\1', text)
+    text = re.sub(r'\*\*([^*]+)\*\*', r'\1', text)
     text = re.sub(r'(?<![\w*])\*([^*\s][^*]*)\*(?![\w*])', r'"\1"', text)
     return text.replace('`', '')
 

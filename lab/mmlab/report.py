@@ -256,7 +256,7 @@ def narrow(results, tests):
 
     What got worse comes first, then what is fixed, in log order.
     """
-    lines = []
+    lines, printed = [], {}
     for column in _columns(results):
         base, patched = _runs(results, "base", column), _runs(results, "patched", column)
         if column[0] not in tests or not base or not patched:
@@ -285,9 +285,11 @@ def narrow(results, tests):
         entries.sort(key=lambda entry: entry[0])
         lines.append("%s, %s LRU (base n=%d, patched n=%d)" % (
             column[0], {"mglru": "multi-gen"}.get(column[1], column[1]), len(base), len(patched)))
-        for _, text in entries:
-            lines += text
-        lines += ["  %d more rows are ok on both" % controls, ""]
+        block = [line for _, text in entries for line in text]
+        block += ["  %d more rows are ok on both" % controls]
+        same = printed.setdefault(column[0], block) if entries else block
+        lines += (block if same is block else
+                  ["  as above"] if same == block else block) + [""]
     return "\n".join(lines).rstrip()
 
 

@@ -653,7 +653,9 @@ def _measured(proved, numbers, kerns, tests, mails, opts):
     names = {}
     for kern in kerns[2:]:
         kind, _, name = kern.name.partition(':')
-        names[kern.name] = f'without patch {own[name]}' if kind == 'without' else name
+        names[kern.name] = f'without patch {own[name]}' if kind == 'without' else \
+            textwrap.shorten(next(k['desc'] for k in proved['kernels'] if k['name'] == kern.name),
+                             52, placeholder='...')
     others = len({p.topic for p in bases.load_series(opts.base).patches}) - 1
     text = [f'Counted in QEMU guests ({numbers["accel"]}), Linux {numbers["version"]}; not timed, '
             'and not measured on hardware.'
