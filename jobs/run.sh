@@ -42,6 +42,7 @@ run() {
 		*) continue ;;
 		esac
 		row=$(printf '%s' "$line" | sed -n 's/^\(not \)\{0,1\}ok [0-9]* \(.*\)/\2/p')
+		row=${row#"$2: "}
 		[ -z "$row" ] || report "$1" "$2" "${row%%' # SKIP'*}" "$result"
 	done <"$out"
 	case $code in

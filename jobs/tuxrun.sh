@@ -5,6 +5,7 @@
 #
 # KERNEL is a bzImage, KSELFTEST the tarball of
 # make -C tools/testing/selftests TARGETS=mm gen_tar: both as URL, or file:///path.
+# A test that skips all counts as failed here; its log says why.
 set -eu
 : "${KERNEL:?}" "${KSELFTEST:?}"
 code=0

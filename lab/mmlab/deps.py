@@ -27,7 +27,8 @@ RUN = {
 }
 CHECK = {'quilt': 'quilt', 'shellcheck': 'shellcheck',
          'python3-ply': '/usr/lib/python3/dist-packages/ply/lex.py',
-         'python3-git': '/usr/lib/python3/dist-packages/git/__init__.py'}
+         'python3-git': '/usr/lib/python3/dist-packages/git/__init__.py',
+         'lava-common': '/usr/lib/python3/dist-packages/lava_common/schemas/__init__.py'}
 SEND = {'b4': 'b4', 'sparse': 'sparse'}
 
 # Test stanzas name programs; these are their packages.

@@ -19,11 +19,11 @@ MADE = 'Made by "make jobs" from lab/tests.conf: not to be edited.'
 PATH = '/opt/kselftests'        # where the images of LAVA and tuxrun have the installed selftests
 
 # The benchmarks that the reports speak of, where lkp-tests has them, in the size of the report.
-# That of anon-aging is not named in its report.
+# That of anon-aging is not named in its report. need_memory is what has to be free.
 REPORTS = {
     'readonce': {
         'suite': 'vm-scalability', 'testcase': 'vm-scalability', 'category': 'benchmark',
-        'need_cpu': 120, 'need_memory': '256G', 'runtime': '300s', 'nr_task': 120,
+        'need_cpu': 120, 'need_memory': '200G', 'runtime': '300s', 'nr_task': 120,
         'vm-scalability': {'test': ['lru-file-readonce']}},
     'swap': {
         'suite': 'vm-scalability', 'testcase': 'vm-scalability', 'category': 'benchmark',
@@ -32,7 +32,7 @@ REPORTS = {
         'vm-scalability': {'test': ['swap-w-rand', 'swap-w-seq']}},
     'thp': {
         'suite': 'stress-ng', 'testcase': 'stress-ng', 'category': 'benchmark',
-        'need_cpu': 72, 'need_memory': '192G', 'nr_threads': '100%', 'testtime': ['60s'],
+        'need_cpu': 72, 'need_memory': '150G', 'nr_threads': '100%', 'testtime': ['60s'],
         'stress-ng': {'test': ['madvise', 'mremap']}},
     # 100000 files for each of 8 threads, 63 times; fsmark of lkp-tests reckons with 4 KiB each.
     'dirty': {
@@ -232,6 +232,7 @@ def tuxrun(tests):
              '# usage: KERNEL=URL KSELFTEST=URL [ROOTFS=URL] jobs/tuxrun.sh [option of tuxrun...]',
              '#', '# KERNEL is a bzImage, KSELFTEST the tarball of',
              '# make -C tools/testing/selftests TARGETS=mm gen_tar: both as URL, or file:///path.',
+             '# A test that skips all counts as failed here; its log says why.',
              'set -eu', ': "${KERNEL:?}" "${KSELFTEST:?}"', 'code=0', '',
              '# name, kind of LRU, kernel parameters, minutes; then options of tuxrun',
              'boot() {', '\tname=$1 lru=$2 args=$3 minutes=$4', '\tshift 4',
@@ -248,7 +249,6 @@ def tuxrun(tests):
 
 def mmtests(tests):
     """A configuration of mmtests: its script driver runs the tests, its monitors watch."""
-    # mmtests makes the swap that its machine has known to the tests: they want none.
     return f'''# SPDX-License-Identifier: GPL-2.0
 # {MADE}
 # A configuration of mmtests, for ./run-mmtests.sh --config. Its benchmark "script" fetches

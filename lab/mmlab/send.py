@@ -691,16 +691,21 @@ def _footer(opts, posting, commit, published, prerequisites):
     return '\n'.join(lines + [f'change-id: {posting.change_id}']) + '\n'
 
 
-def cover(opts, posting, place, measured, what, todo):
-    """The text of the cover letter."""
-    page = _text(ROOT / f'Documentation/{opts.topic}.md', '')
-    parts = []
+def sections(posting):
+    """The sections of a topic's page that make its cover letter, as plain text."""
+    page, parts = _text(ROOT / f'Documentation/{posting.topic}.md', ''), []
     for name in posting.cover:
         section = markdown.section(page, name)
-        if section is None:
-            raise LabError(f'Documentation/{opts.topic}.md has no section "{name}"',
+        if not section:
+            raise LabError(f'Documentation/{posting.topic}.md has no section "{name}"',
                            'the line Cover: of patches/postings names its headings')
         parts.append(f'{name}\n{"=" * len(name)}\n\n{markdown.plain(section)}')
+    return parts
+
+
+def cover(opts, posting, place, measured, what, todo):
+    """The text of the cover letter."""
+    parts = sections(posting)
     parts.insert(-1 if len(parts) > 1 else 1, f'Measured\n========\n\n{measured}')
     if what:
         parts.append(what)
