@@ -262,8 +262,8 @@ export MONITORS_GZIP="proc-vmstat mpstat"
 export MONITORS_WITH_LATENCY="vmstat"
 export MONITOR_UPDATE_FREQUENCY=1
 
-# The tests bring swap of their own, and skip with any other.
-export SWAP_CONFIGURATION=noswap
+# The tests bring swap of their own and skip with any other: swapoff -a comes first, by hand.
+export SWAP_CONFIGURATION=default
 
 export SCRIPT_LOCATION="${{MM_RECLAIM:?}}/jobs/run.sh"
 export SCRIPT_KEEP=

@@ -775,8 +775,7 @@ def round_trip(place, mbox, start, wanted):
                           '[safe]\n\tdirectory = *\n[gc]\n\tauto = 0\n'
                           '[b4]\n\tmidmask =\n\tsearchmask =\n\tattestation-policy = off\n')
         env = {'HOME': tmp, 'XDG_CACHE_HOME': tmp, 'XDG_DATA_HOME': tmp, 'XDG_CONFIG_HOME': tmp,
-               'GIT_CONFIG_GLOBAL': str(config), 'GIT_CONFIG_SYSTEM': os.devnull,
-               'PATH': '/usr/sbin:/usr/bin:/sbin:/bin'}
+               'GIT_CONFIG_GLOBAL': str(config), 'GIT_CONFIG_SYSTEM': os.devnull}
 
         def same(what, code, out):
             have = place.tree_of('HEAD')
