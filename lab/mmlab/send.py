@@ -869,6 +869,9 @@ def main():
             say(f'    {mail.commit[:12]} {_name(place, mail)}')
         git(place.path, 'update-ref', f'refs/mmlab/posting-{opts.topic}', mails[-1].commit)
     log = []
+    count = _repeats(numbers, tests)
+    if count < 3:
+        say(f'    n={count}: for ranges in the table, once more with RUNS=3 MUTANTS=0')
     with stage('builds', 'W=1 and sparse, after each patch'):
         log += builds(place, mails)
         builds_tests(place, mails[-1].commit, tests, opts.base)
@@ -934,4 +937,4 @@ def show(opts, final, log, todo):
     # The headers name who gets it; what the changelogs name is not to be added.
     print(f'    git send-email --no-thread --suppress-cc=body --suppress-cc=author '
           f'--confirm=always {where}/*.patch')
-    print('or with b4, see Documentation/sending.md; and then state: in the series file')
+    print('or, on a branch of b4 prep with these patches: b4 send (Documentation/sending.md)')
