@@ -16,7 +16,7 @@ from unittest import mock
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from mmlab import bases, markdown, report, send, ui  # noqa: E402
+from mmlab import bases, compose, markdown, proof, report, send, ui  # noqa: E402
 import helpers  # noqa: E402
 from helpers import git, kernel_tree, script, vmscan, write  # noqa: E402
 
@@ -222,7 +222,7 @@ class Case(unittest.TestCase):
         self.assertEqual(res.code, 2)
         for part in parts:
             self.assertIn(str(part), res.err)
-        self.assertEqual(list(lab.root.glob("out/*/v*")), [])
+        self.assertEqual([path for path in lab.root.glob("out/**/*") if path.is_file()], [])
 
     def mails(self, res, name="v1", topic="anon"):
         """The mails of a posting that was made."""
@@ -353,7 +353,8 @@ class Posting(Case):
     def test_nothing_is_sent(self):
         self.mails(self.send())
         self.assertFalse((lab.bin / "sent").exists())
-        calls = [node for node in ast.walk(ast.parse(Path(send.__file__).read_text()))
+        calls = [node for module in (compose, proof, send)
+                 for node in ast.walk(ast.parse(Path(module.__file__).read_text()))
                  if isinstance(node, ast.Call)]
         words = [const.value for call in calls
                  if getattr(call.func, "id", getattr(call.func, "attr", "")) in ("run", "git", "popen")
@@ -403,6 +404,12 @@ class Refused(Case):
         self.refused(self.send(RESULTS=lab.tmp / "none"),
                      "none has no result for the series as it is now (tree ",
                      f"make run BASE=mainline TESTS=aging TREE={tree}")
+
+    def test_nothing_old_is_left(self):
+        self.mails(self.send())
+        with mock.patch.object(shutil, "rmtree"):
+            res = self.send(RESULTS=lab.tmp / "none")
+        self.refused(res, "has no result")
 
     def test_stale(self):
         patch = (lab.root / "patches/0001-fix.patch").read_text()
