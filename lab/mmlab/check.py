@@ -400,7 +400,7 @@ def main():
     opts = runner.Options(mode=asked.mode, results=asked.results, quick=True)
     picked = bases.pick_bases(os.environ.get('BASE') or 'all')
     tests = bases.load_tests().values()
-    deps.ensure(dict(deps.RUN, **deps.CHECK), [tool for t in tests for tool in t.tools])
+    deps.ensure(dict(deps.RUN, **deps.CHECK, **deps.SEND), [tool for t in tests for tool in t.tools])
     cache.lock()
     tally = Tally()
     with stage('static checks'):

@@ -6,9 +6,11 @@ sending.md says it all in words.
 """
 
 import dataclasses
+import datetime
 import email.utils
 import os
 import re
+import secrets
 import shutil
 import textwrap
 from dataclasses import dataclass, field
@@ -331,7 +333,9 @@ def main():
     opts = Options.from_env()
     posting = load_postings().get(opts.topic)
     if not posting:
-        raise LabError(f'patches/postings has no stanza for {opts.topic}', 'add one')
+        slug = f'{datetime.date.today():%Y%m%d}-{opts.topic}-{secrets.token_hex(6)}'
+        raise LabError(f'patches/postings has no stanza for {opts.topic}',
+                       f'add one; "Change-id: {slug}" would be free')
     label = f'v{opts.version}'
     for old in (OUT / opts.topic / label, OUT / opts.topic / f'{label}-draft'):
         # Whatever comes out of this: what is there afterwards is of now.

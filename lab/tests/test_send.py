@@ -393,6 +393,12 @@ class Refused(Case):
             with self.subTest(**opts):
                 self.refused(self.send(**opts), line)
 
+    def test_no_stanza(self):
+        with lab.having("patches/postings", POSTINGS.split("\n\n")[1]):
+            res = self.send()
+        self.refused(res, "patches/postings has no stanza for anon: add one")
+        self.assertRegex(res.err, "Change-id: 20[0-9]{6}-anon-[0-9a-f]{12}\"")
+
     def test_identity(self):
         for text in ("", "[user]\n\tname = S\n", "[user]\n\tname = S\n\temail = s@x.invalid\n"):
             with mock.patch.object(lab, "env", lambda old=lab.env, **kw: old(
