@@ -183,7 +183,8 @@ def compose(place, series, commits, topics, sign):
             for patch in series.patches:
                 if patch.topic != topic:
                     continue
-                if patch.is_fix:
+                if any(not name.startswith(f'{place.base.selftests}/')
+                       for name in bases.touched(patch.path)):
                     index.apply(patch.path)
                     have.append(patch)
                     commit(_message(patch.path), patch, last)

@@ -129,6 +129,11 @@ def _objects(place, mails):
                   if name.endswith('.c') and not name.startswith('tools/'))
 
 
+def inside_tree(place, text):
+    """A message with a path into the tree, absolute or from the build directory, made short."""
+    return re.sub(rf'^\S*/{re.escape(place.path.name)}/', '', text.strip()).removeprefix('./')
+
+
 def _noise(place, text):
     """The warnings in an output of make, without line numbers, counted; the files sparse reads,
     and those it gives up on: after an error it makes none of its checks."""
@@ -136,12 +141,11 @@ def _noise(place, text):
     for line in text.splitlines():
         match = re.match(r'  CHECK +(\S+)', line)
         if match:
-            name = re.sub(r'^(\.\./)+', '', match.group(1)).replace(f'{place.path}/', '')
+            name = inside_tree(place, match.group(1))
             read.add(name)
         match = re.match(r'(\S+?\.[chS]):\d+:(?:\d+:)? *((?:sparse: )?(warning|error): .*)', line)
         if match:
-            where = os.path.normpath(match.group(1)).replace(f'{place.path}/', '')
-            found[re.sub(r'^(\.\./)+', '', where) + f': {match.group(2)}'] += 1
+            found[f'{inside_tree(place, match.group(1))}: {match.group(2)}'] += 1
             if match.group(3) == 'error':
                 unread.add(name)
     return found, read, unread
@@ -181,7 +185,9 @@ def _compile(place, commit, objects, out, config_hash):
         if code or bad:
             error = next((line for line in text.splitlines() if re.search(r'error[: ]', line)),
                          f'make: {code}, no {" ".join(bad)}')
-            raise LabError(f'{commit[:12]} does not build: {error.strip()}', f'see {log}')
+            name = git(place.path, 'log', '-1', '--format=%s', commit)
+            raise LabError(f'with "{name}" it does not build: {inside_tree(place, error)}',
+                           f'see {log}')
         noise, read, unread = _noise(place, text)
         left = [o for o in objects if o[:-2] + '.c' not in read]
         if left:
