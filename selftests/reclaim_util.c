@@ -652,22 +652,27 @@ static int wait_for_node(const char *path, int timeout_ms)
 	return 0;
 }
 
-/*
- * A null_blk device of @mb MiB through configfs. @dev receives its node.
- */
-static int null_blk_create(char *dev, const char *name, size_t mb,
-			   bool memory_backed)
+/* A null_blk device through configfs. @dev receives its node. */
+static int null_blk_create(char *dev, const char *name,
+			   const struct ru_disk_spec *spec)
 {
 	char item[PATH_MAX], path[PATH_MAX + 32], value[64];
-	size_t i;
-	struct {
+	const struct {
 		const char *attr;
-		char value[32];
+		unsigned long value;
 	} attrs[] = {
-		{ .attr = "size" },
-		{ "blocksize", "4096" },
-		{ .attr = "memory_backed" },
+		{ "size", spec->mb },
+		{ "blocksize", 4096 },
+		{ "memory_backed", spec->keeps_data },
+		{ "queue_mode", 2 },
+		/* By timer, or in softirq context. */
+		{ "irqmode", spec->delay_ns ? 2 : 1 },
+		{ "completion_nsec", spec->delay_ns },
+		{ "hw_queue_depth", spec->depth ?: 64 },
+		{ "max_sectors", spec->request_pages *
+				 sysconf(_SC_PAGESIZE) / 512 },
 	};
+	size_t i;
 	sigset_t old;
 	int ret;
 
@@ -682,15 +687,13 @@ static int null_blk_create(char *dev, const char *name, size_t mb,
 	if (access(CONFIGFS "/nullb", F_OK))
 		return why("no null_blk in configfs (CONFIG_BLK_DEV_NULL_BLK, CONFIG_CONFIGFS_FS)");
 
-	snprintf(attrs[0].value, sizeof(attrs[0].value), "%zu", mb);
-	attrs[2].value[0] = memory_backed ? '1' : '0';
-
 	snprintf(item, sizeof(item), CONFIGFS "/nullb/%s", name);
 	if (make_dir(item))
 		return -1;
 	for (i = 0; i < ARRAY_SIZE(attrs); i++) {
 		snprintf(path, sizeof(path), "%s/%s", item, attrs[i].attr);
-		if (ru_write(path, attrs[i].value))
+		snprintf(value, sizeof(value), "%lu", attrs[i].value);
+		if (ru_write(path, value))
 			return -1;
 	}
 	snprintf(path, sizeof(path), "%s/power", item);
@@ -772,13 +775,16 @@ static int swap_on(const char *path, int flags)
  */
 int ru_swap_on(size_t bytes)
 {
+	const struct ru_disk_spec disk = {
+		.mb = (bytes + MIB - 1) / MIB, .keeps_data = true,
+	};
 	char dev[PATH_MAX];
 	char name[32];
 
 	if (access("/proc/swaps", F_OK))
 		return why("no swap in this kernel (CONFIG_SWAP)");
 	snprintf(name, sizeof(name), "ru_swap_%d", getpid());
-	if (null_blk_create(dev, name, (bytes + MIB - 1) / MIB, true) ||
+	if (null_blk_create(dev, name, &disk) ||
 	    make_swap_header(dev, bytes))
 		return -1;
 	return swap_on(dev, 0);
@@ -798,11 +804,12 @@ int ru_swap_on(size_t bytes)
  */
 int ru_stream_open(void)
 {
+	const struct ru_disk_spec disk = { .mb = STREAM_MB };
 	char dev[PATH_MAX];
 	char name[32];
 
 	snprintf(name, sizeof(name), "ru_stream_%d", getpid());
-	if (null_blk_create(dev, name, STREAM_MB, false))
+	if (null_blk_create(dev, name, &disk))
 		return -1;
 	return undo_fd(open(dev, O_RDONLY | O_CLOEXEC), dev);
 }
@@ -932,6 +939,20 @@ int ru_tell(struct ru_child *child, unsigned char order, int timeout_ms)
 }
 
 /**
+ * ru_disk_make() - a disk for the test, as large and as fast as @spec says
+ *
+ * @dev, of PATH_MAX bytes, receives the node.
+ */
+int ru_disk_make(char *dev, const struct ru_disk_spec *spec)
+{
+	static unsigned int nr;
+	char name[32];
+
+	snprintf(name, sizeof(name), "ru_d%u_%d", nr++, getpid());
+	return null_blk_create(dev, name, spec);
+}
+
+/**
  * ru_disk() - a memory-backed disk of @bytes for the test
  *
  * With @rotational the kernel takes it for a disk on which seeks are
@@ -940,11 +961,12 @@ int ru_tell(struct ru_child *child, unsigned char order, int timeout_ms)
  */
 int ru_disk(char *dev, size_t bytes, bool rotational)
 {
-	static unsigned int nr;
-	char name[32], path[PATH_MAX];
+	const struct ru_disk_spec disk = {
+		.mb = (bytes + MIB - 1) / MIB, .keeps_data = true,
+	};
+	char path[PATH_MAX];
 
-	snprintf(name, sizeof(name), "ru_d%u_%d", nr++, getpid());
-	if (null_blk_create(dev, name, (bytes + MIB - 1) / MIB, true))
+	if (ru_disk_make(dev, &disk))
 		return -1;
 	snprintf(path, sizeof(path), "/sys/block/%s/queue/rotational",
 		 strrchr(dev, '/') + 1);
@@ -1110,4 +1132,152 @@ int ru_cg_drop_swapcache(const char *cg, int timeout_ms)
 			return -1;
 		nanosleep(&tick, NULL);
 	}
+}
+
+/* Dirty limits, and what has been written to a disk. */
+
+#define VM_DIRTY	"/proc/sys/vm/dirty_"
+
+/* One of the two ways to set a limit; setting one takes the other back. */
+static int set_dirty_limit(const char *prefix, size_t bytes)
+{
+	char ratio[PATH_MAX], size[PATH_MAX], old[64], value[32];
+	const char *undo = size;
+	sigset_t mask;
+	int ret;
+
+	snprintf(ratio, sizeof(ratio), VM_DIRTY "%sratio", prefix);
+	snprintf(size, sizeof(size), VM_DIRTY "%sbytes", prefix);
+	if (read_line(size, old, sizeof(old)))
+		return -1;
+	if (!atoll(old)) {
+		undo = ratio;
+		if (read_line(ratio, old, sizeof(old)))
+			return -1;
+	}
+	snprintf(value, sizeof(value), "%zu", bytes);
+	undo_begin(&mask);
+	ret = ru_write(size, value);
+	if (!ret)
+		undo_push(UNDO_WRITE, 0, undo, old);
+	undo_end(&mask);
+	return ret;
+}
+
+/**
+ * ru_dirty_limits() - vm.dirty_bytes of @bytes, and half of that in background
+ */
+int ru_dirty_limits(size_t bytes)
+{
+	/* Whatever the order, one is below the other at any time. */
+	return set_dirty_limit("", bytes) ?:
+	       set_dirty_limit("background_", bytes / 2);
+}
+
+/**
+ * ru_disk_open() - open a disk, or a file, until it is unwound
+ */
+int ru_disk_open(const char *path, int flags)
+{
+	return undo_fd(open(path, flags | O_CLOEXEC, 0600), path);
+}
+
+/**
+ * ru_disk_forget() - drop all pages of a disk, dirty ones too, unwritten
+ *
+ * Else closing it, for the last time, would have them written at the pace of
+ * the disk. The hole is punched in the page cache first; that null_blk cannot
+ * punch one is no loss.
+ */
+int ru_disk_forget(int fd)
+{
+	off_t size = lseek(fd, 0, SEEK_END);
+
+	if (size < 0 ||
+	    (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+		       size) && errno != EOPNOTSUPP))
+		return why("cannot drop the pages of a disk: %s",
+			   strerror(errno));
+	return 0;
+}
+
+/**
+ * ru_disk_written() - pages written to a disk so far
+ */
+long long ru_disk_written(const char *dev)
+{
+	char path[PATH_MAX + 32], line[256];
+	unsigned long long sectors;
+
+	snprintf(path, sizeof(path), "/sys/block/%s/stat",
+		 strrchr(dev, '/') + 1);
+	if (read_line(path, line, sizeof(line)))
+		return -1;
+	if (sscanf(line, "%*u %*u %*u %*u %*u %*u %llu", &sectors) != 1)
+		return why("no sectors written in %s", path);
+	return sectors * 512 / sysconf(_SC_PAGESIZE);
+}
+
+#define TRACING	"/sys/kernel/tracing"
+
+/**
+ * ru_trace_has() - whether the kernel has a trace event; -1 without tracing
+ * @event: as in "memcg/memcg_flush_stats"
+ */
+int ru_trace_has(const char *event)
+{
+	char path[PATH_MAX];
+	sigset_t old;
+
+	if (access(TRACING "/events", F_OK)) {
+		undo_begin(&old);
+		if (!mount("tracefs", TRACING, "tracefs", 0, NULL))
+			undo_push(UNDO_UMOUNT, 0, TRACING, "");
+		undo_end(&old);
+	}
+	if (access(TRACING "/events", F_OK))
+		return why("no tracefs (CONFIG_TRACING, CONFIG_EVENT_TRACING)");
+	snprintf(path, sizeof(path), TRACING "/events/%s", event);
+	return !access(path, F_OK);
+}
+
+/**
+ * ru_trace_start() - count a trace event, in a buffer of the test's own
+ * @dir: receives the directory of the buffer, PATH_MAX bytes
+ * @event: one that ru_trace_has()
+ * @filter: which of them
+ */
+int ru_trace_start(char *dir, const char *event, const char *filter)
+{
+	char path[PATH_MAX + 128];
+
+	snprintf(dir, PATH_MAX, TRACING "/instances/ru_%d", getpid());
+	if (make_dir(dir))
+		return -1;
+	snprintf(path, sizeof(path), "%s/events/%s/filter", dir, event);
+	if (ru_write(path, filter))
+		return -1;
+	snprintf(path, sizeof(path), "%s/events/%s/enable", dir, event);
+	return ru_write(path, "1");
+}
+
+/**
+ * ru_trace_count() - how many events there were since ru_trace_start()
+ */
+long long ru_trace_count(const char *dir)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_CONF), cpu;
+	char path[PATH_MAX + 64];
+	long long sum = 0, n;
+
+	for (cpu = 0; cpu < cpus; cpu++) {
+		snprintf(path, sizeof(path), "%s/per_cpu/cpu%ld/stats", dir,
+			 cpu);
+		n = ru_key(path, "entries");
+		if (n < 0)
+			return -1;
+		/* Those that the buffer had no room for. */
+		sum += n + ru_key(path, "overrun");
+	}
+	return sum;
 }

@@ -88,6 +88,20 @@ int ru_order(struct ru_child *child, unsigned char order);
 int ru_done(struct ru_child *child, unsigned char order, int timeout_ms);
 int ru_tell(struct ru_child *child, unsigned char order, int timeout_ms);
 
+/*
+ * A disk which takes @delay_ns for @depth requests of @request_pages each; as
+ * fast as it gets when the delay is 0.
+ */
+struct ru_disk_spec {
+	unsigned long mb;
+	bool keeps_data;	/* else what is written is gone */
+	unsigned long delay_ns;
+	unsigned long depth;
+	unsigned long request_pages;
+};
+
+int ru_disk_make(char *dev, const struct ru_disk_spec *spec);
+
 /* Several swap devices; @dev and @dir must hold PATH_MAX bytes. */
 int ru_disk(char *dev, size_t bytes, bool rotational);
 int ru_swap_disk(char *dev, size_t bytes, int prio, bool rotational);
@@ -97,5 +111,16 @@ long long ru_disk_reads(const char *dev);
 int ru_mount_new(const char *dev, const char *type, char *dir);
 int ru_pin_cpu(void);
 int ru_cg_drop_swapcache(const char *cg, int timeout_ms);
+
+/* Dirty limits, and what has been written to a disk. */
+int ru_disk_open(const char *path, int flags);
+int ru_disk_forget(int fd);
+long long ru_disk_written(const char *dev);
+int ru_dirty_limits(size_t bytes);
+
+/* Counting of trace events; @dir must hold PATH_MAX bytes. */
+int ru_trace_has(const char *event);
+int ru_trace_start(char *dir, const char *event, const char *filter);
+long long ru_trace_count(const char *dir);
 
 #endif /* __RECLAIM_UTIL_H */

@@ -32,7 +32,8 @@ CHECK = {'quilt': 'quilt', 'shellcheck': 'shellcheck',
 SEND = {'b4': 'b4', 'sparse': 'sparse'}
 
 # Test stanzas name programs; these are their packages.
-TOOLS = {'mkfs.xfs': 'xfsprogs', 'mke2fs': 'e2fsprogs', 'fio': 'fio', 'stress-ng': 'stress-ng'}
+TOOLS = {'mkfs.xfs': 'xfsprogs', 'mkfs.ext4': 'e2fsprogs', 'fio': 'fio', 'stress-ng': 'stress-ng',
+         'swapon': 'mount'}
 
 
 def _there(mark):
