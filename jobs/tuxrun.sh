@@ -25,6 +25,8 @@ boot anon_aging classic "" 7 "$@"
 boot anon_aging mglru "" 7 "$@"
 boot swap_targets classic "" 9 "$@"
 boot swap_targets mglru "" 9 "$@"
+boot dirty_limit classic "" 9 "$@"
+boot dirty_limit mglru "" 9 "$@"
 boot thp_deferred_split classic "numa=fake=2" 11 "$@"
 boot thp_deferred_split mglru "numa=fake=2" 11 "$@"
 exit $code

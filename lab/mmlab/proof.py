@@ -136,7 +136,7 @@ def inside_tree(place, text):
 
 def _noise(place, text):
     """The warnings in an output of make, without line numbers, counted; the files sparse reads,
-    and those it gives up on: after an error it makes none of its checks."""
+    and those it has errors in: depending on where, it leaves checks out then."""
     found, read, unread, name = Counter(), set(), set(), ''
     for line in text.splitlines():
         match = re.match(r'  CHECK +(\S+)', line)
@@ -167,8 +167,8 @@ def _checker(place):
 
 
 def _compile(place, commit, objects, out, config_hash):
-    """Build some objects of a commit with W=1 and sparse: (warnings, files that sparse cannot
-    read). A LabError if it fails."""
+    """Build some objects of a commit with W=1 and sparse: (warnings, files that sparse stumbles
+    over). A LabError if it fails."""
     checker = _checker(place)
     _, sparse = run(['sparse', '--version'])
     key = cache.digest(trees.kernel_key(place, commit), config_hash, build.compiler(), sparse,
@@ -218,7 +218,8 @@ def builds(place, mails):
                      f'{sum(after.values())} warnings ({start} on the base), none new')
     lines = [f'objects: {" ".join(objects)}'] + lines
     if unread:
-        lines.append(f'not checked by this sparse, which cannot read them: {" ".join(unread)}')
+        lines.append(f'sparse stumbles over {" ".join(unread)}, without the patches as well, and '
+                     'may leave checks out there')
     return lines
 
 
