@@ -4,7 +4,7 @@
 # make send    the mails of one topic, as files; make jobs the tests as jobs for bigger machines
 # README.md says more.
 
-export BASE TESTS LRU MODE TREE CPUS RUNS MUTANTS RESULTS
+export BASE TESTS LRU MODE TREE CPUS RUNS MUTANTS RESULTS FLAVOUR MINUTES MUTANT
 export TOPIC VERSION CHANGES AFTER ASSISTED DISCLOSE
 
 PY := PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=lab python3
@@ -12,7 +12,7 @@ PY := PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=lab python3
 help:
 	@sed -n '/^## Commands/,/^## /p' README.md | sed '1d;$$d'
 
-run check refresh deps send jobs: python
+run check torture bisect refresh deps send jobs: python
 	@$(PY) -m mmlab $@
 
 # Everything else is installed by the lab itself.
@@ -29,4 +29,4 @@ clean:
 	rm -rf results out
 	$(MAKE) -C selftests clean
 
-.PHONY: help run check refresh deps send jobs python clean
+.PHONY: help run check torture bisect refresh deps send jobs python clean

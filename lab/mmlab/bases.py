@@ -40,6 +40,7 @@ class Base:
     selftests: str
     series: str
     status: str
+    flavour: str = ''           # a debug kernel: lab/config/FLAVOUR.config comes on top
 
     @property
     def patches(self):
@@ -51,7 +52,8 @@ class Base:
 
     @property
     def config(self):
-        return [ROOT / 'lab/config/common.config', ROOT / f'lab/config/{self.name}.config']
+        names = ['common', self.name] + ([self.flavour] if self.flavour else [])
+        return [ROOT / f'lab/config/{name}.config' for name in names]
 
 
 def load_bases(path=ROOT / 'bases'):

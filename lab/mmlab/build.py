@@ -265,9 +265,10 @@ def find_tool(name):
     return found
 
 
-def image(tree, tests_dir, tests):
+def image(tree, tests_dir, tests, tools=(), extra=None):
     """Build an initramfs with init, busybox, the tests and their tools; its path.
 
+    tools: more programs; extra: more files, {path in the guest: path here}.
     gen_init_cpio of the tree makes it: no root and no loop device needed.
     """
     init = cache.path('init', cache.digest(ROOT / 'lab/init.c', compiler()))
@@ -279,7 +280,8 @@ def image(tree, tests_dir, tests):
     files = {'/init': init, '/bin/busybox': Path(busybox)}
     for test in own_tests():
         files[f'/tests/{test}'] = tests_dir / test
-    for tool in sorted({tool for test in tests for tool in test.tools}):
+    files.update(extra or {})
+    for tool in sorted({tool for test in tests for tool in test.tools} | set(tools)):
         files[f'/usr/bin/{tool}'] = Path(find_tool(tool))
     for source in [files[dest] for dest in list(files) if not dest.startswith('/bin/busybox')]:
         for lib in _libraries(source):

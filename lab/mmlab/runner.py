@@ -5,10 +5,11 @@ import datetime
 import json
 import os
 import shutil
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from . import bases, boot, build, cache, deps, ktap, report, tree as trees
+from . import bases, boot, build, cache, deps, ktap, report, tree as trees, ui
 from .bases import ROOT
 from .ui import LabError, git, say, stage
 
@@ -31,6 +32,7 @@ class Options:
     mutants: bool = True
     results: str = ''
     quick: bool = False         # see wanted()
+    deadline: float = 0         # seconds after which no more mutants are built or booted
 
     @classmethod
     def from_env(cls):
@@ -112,6 +114,12 @@ def wanted(kern, test, lru, quick=False):
              not quick and (test.name, lru) in kern.expect))
 
 
+def _late(opts, kern):
+    """Whether there is no time left for a kernel; base and patched are never left out."""
+    return bool(opts.deadline and kern.name not in ('base', 'patched') and
+                time.monotonic() - ui.START > opts.deadline)
+
+
 def prepare(base, opts, tests):
     """Everything up to the first boot: (tree, kernels, tests, image, config hash)."""
     with stage('fetch', f'{base.name}: {opts.tree or base.package + " " + base.version}'):
@@ -122,6 +130,8 @@ def prepare(base, opts, tests):
     with stage('configure', ' '.join(p.name for p in base.config)):
         config_dir, config_hash = build.configure(tree)
     for kern in kerns:
+        if _late(opts, kern):
+            continue
         with stage('build', f'{base.name} {kern.name}: {kern.desc}'):
             build.kernel(tree, kern, config_dir, config_hash)
             if kern.bad:
@@ -180,12 +190,15 @@ def run_base(base, opts, tests):
     cpus = {t.name: opts.cpus or (1 if opts.mode == 'icount' else t.cpus) for t in tests}
     boot.refuse_mode(opts.mode, base, max(cpus.values()))
     tree, kerns, tests_dir, image, config_hash = prepare(base, opts, tests)
-    kerns, same = _same_kernel(kerns)
+    unbuilt = sum(not kern.image and not kern.bad for kern in kerns)
+    kerns, same = _same_kernel([kern for kern in kerns if kern.image or kern.bad])
     mode = boot.pick_mode(opts.mode, base, max(cpus.values()), kerns[0].image, image)
     khz = boot.tsc_khz() if mode == 'tcg' else 0
     jobs = [(n, test, lru, kern) for n in range(1, opts.runs + 1) for test in tests
             for lru in LRU[opts.lru] for kern in kerns
             if not kern.bad and wanted(kern, test, lru, opts.quick)]
+    # Should time not suffice for all, those go without which the others say nothing.
+    jobs.sort(key=lambda job: (job[0], job[3].name not in ('base', 'patched')))
     series = bases.load_series(base)
     plans = {}
     results = {
@@ -211,6 +224,7 @@ def run_base(base, opts, tests):
     done = len(list(work.glob('logs/*.log')))
     if done:
         say(f'going on with an interrupted run: {done} of {len(jobs)} boots are done')
+    late = 0
     with stage('boot', f'{len(jobs)} boots, {mode}'):
         for i, (n, test, lru, kern) in enumerate(jobs, 1):
             name = f'{kern.name.replace(":", "-")}-{test.name}-{lru}-{n}.log'
@@ -218,6 +232,9 @@ def run_base(base, opts, tests):
             timeout = boot.BOOT_SECONDS + test.timeout * (ICOUNT_SLOWDOWN if mode == 'icount' else 1)
             if log.exists():
                 result = boot.judge(log)
+            elif _late(opts, kern):
+                late += 1
+                continue
             else:
                 result = boot.boot(boot.command(kern.image, image, test, lru, mode,
                                                 cpus[test.name], khz), log, timeout)
@@ -233,6 +250,10 @@ def run_base(base, opts, tests):
                 'expected': 'FAIL' if expected else 'PASS', 'as_expected': ok, 'why': why,
                 'rows': [asdict(row) for row in result.rows], 'notes': result.notes,
                 'seconds': result.seconds, 'log': f'logs/{name}', 'tail': result.tail})
+    if late or unbuilt:
+        results['notes'].append(f'after {opts.deadline // 60:.0f} minutes {unbuilt} kernels were '
+                                f'not built, and {late} boots of others not made: '
+                                f'make run BASE={base.name} does')
     target = Path(opts.results) / results['run']
     while target.exists():      # another run that ended within the same second
         target = target.with_name(target.name + '+')

@@ -50,6 +50,14 @@ class Wanted(unittest.TestCase):
         kern.tests = ['another']
         self.assertEqual(self.booted(kern, 'both'), [])
 
+    def test_only_mutants_are_left_out_when_time_is_over(self):
+        over = runner.Options(deadline=0.001)
+        self.assertEqual([runner._late(over, kernel(name)) for name in
+                          ('base', 'patched', 'without:0001', 'mutant:x')],
+                         [False, False, True, True])
+        self.assertFalse(runner._late(runner.Options(deadline=1e9), kernel('mutant:x')))
+        self.assertFalse(runner._late(runner.Options(), kernel('mutant:x')))
+
     def test_an_unknown_kind_is_refused(self):
         with tempfile.TemporaryDirectory() as tmp:
             conf = Path(tmp) / 'tests.conf'
