@@ -5,6 +5,7 @@ import re
 import textwrap
 
 WIDTH = 72
+TABLE = 78      # tables are wrapped beyond that
 
 
 def section(page, name):
@@ -31,8 +32,15 @@ def _table(lines):
             for line in lines if not re.fullmatch(r'[|\s:-]+', line)]
     widths = [max(len(row[i]) if i < len(row) else 0 for row in rows)
               for i in range(max(map(len, rows)))]
-    return ['  '.join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()
-            for row in rows]
+    while sum(widths) + 2 * (len(widths) - 1) > TABLE and max(widths) > 8:
+        widths[widths.index(max(widths))] -= 1
+    out = []
+    for row in rows:
+        cells = [textwrap.wrap(cell, width) or [''] for cell, width in zip(row, widths)]
+        for nr in range(max(map(len, cells))):
+            out.append('  '.join((cell[nr] if nr < len(cell) else '').ljust(width)
+                                 for cell, width in zip(cells, widths)).rstrip())
+    return out
 
 
 def _fill(text, first='', rest=''):

@@ -510,7 +510,7 @@ class Parts(unittest.TestCase):
         self.assertEqual(len({p.change_id for p in postings.values()}), len(postings))
         for posting in postings.values():
             for text in send.sections(posting):
-                self.assertLessEqual(max(map(len, text.splitlines())), 100, posting.topic)
+                self.assertLessEqual(max(map(len, text.splitlines())), 80, posting.topic)
 
     def test_markdown(self):
         text = ("a\nb\n\n- one\n  two\n- [x](https://x.invalid) `y`\n\n| a | b |\n|---|---|\n"
@@ -518,6 +518,12 @@ class Parts(unittest.TestCase):
         self.assertEqual(markdown.plain(text),
                          "a b\n\n- one two\n- x <https://x.invalid> y\n\na     b\nlong  c\n\n"
                          "    as  it is\n\nHead\n----\n\n    also  as is")
+
+    def test_wide_table(self):
+        text = markdown.plain("| a | b |\n|---|---|\n| " + "word " * 30 + "| 2 |\n")
+        self.assertLessEqual(max(map(len, text.splitlines())), markdown.TABLE)
+        self.assertEqual(text.count("word"), 30)
+        self.assertRegex(text, r"word {2,}2\n")
 
     def test_section(self):
         page = "# t\n\n## a\n\n1\n\n### b\n\n2\n\n## c\n\n3\n"
