@@ -34,33 +34,36 @@ def _failing(entry):
     return {row['name'] for row in entry['rows'] if row['status'] == 'not ok'}
 
 
-def _why_not(results, kerns, wanted, keys):
-    """Why a run proves nothing about the topic; empty when it does."""
+def _judge(results, kerns, wanted, keys):
+    """What a run lacks to prove the topic, and what in it says the contrary; empty if nothing."""
     same = dict(re.findall(r'^(\S+) is the same kernel as (\S+), and', '\n'.join(results['notes']),
                            re.M))
     have = {kern['name']: kern for kern in results['kernels']}
+    lacks, wrong, usable = [], [], set()
     for kern in kerns:
         name = same.get(kern.name, kern.name)
         if name not in have:
-            return f'it has no kernel {kern.name}'
-        if have[name]['bad']:
-            return f'{kern.name}: {have[name]["bad"]}'
-        if name == kern.name and have[name]['key'] != keys(kern, results):
-            return f'{kern.name} has changed since'
+            lacks.append(f'it has no kernel {kern.name}')
+        elif name == kern.name and not have[name]['bad'] and have[name]['key'] != keys(kern, results):
+            lacks.append(f'{kern.name} has changed since')
+        elif have[name]['bad']:
+            wrong.append(f'{kern.name}: {have[name]["bad"]}')
+        else:
+            usable.add(kern.name)
     for kern, test, lru in wanted:
         name = same.get(kern.name, kern.name)
-        entries = [e for e in results['runs']
-                   if (e['kernel'], e['test'], e['lru']) == (name, test.name, lru)]
+        entries = [e for e in results['runs'] if kern.name in usable and
+                   (e['kernel'], e['test'], e['lru']) == (name, test.name, lru)]
         if not entries:
-            return f'{kern.name} was not booted for {test.name} {lru}'
+            lacks.append(f'{kern.name} was not booted for {test.name} {lru}')
         for entry in entries:
-            expected = kern.expect.get((test.name, lru), set())
-            if not entry['as_expected'] or _failing(entry) != set(expected):
-                caught = kern.name.startswith('mutant:') and not _failing(entry)
-                return (f'{kern.name} {test.name} {lru} '
-                        + ('was not caught' if caught else
-                           f'is not as expected: {entry["why"] or "other rows fail"}'))
-    return ''
+            if entry['as_expected'] and _failing(entry) == set(kern.expect.get((test.name, lru), ())):
+                continue
+            escaped = kern.name.startswith('mutant:') and not _failing(entry)
+            wrong.append(f'{kern.name} {test.name} {lru} '
+                         + ('was not caught' if escaped else
+                            f'is not as expected: {entry["why"] or "other rows fail"}'))
+    return (lacks or [''])[0], (wrong or [''])[0]
 
 
 def by_results(opts, place, series, commits):
@@ -94,16 +97,20 @@ def by_results(opts, place, series, commits):
             if results['config_hash'] != config:
                 reason = reason or f'{path.parent.name} has another kernel configuration'
                 continue
-            why = _why_not(results, kerns, wanted, keys)
-            part = _why_not(results, kerns[:2], [w for w in wanted if w[0] in kerns[:2]], keys)
+            lacks, wrong = _judge(results, kerns, wanted, keys)
+            part = _judge(results, kerns[:2], [w for w in wanted if w[0] in kerns[:2]], keys)
         except (ValueError, KeyError, TypeError) as err:
             say(f'{path}: not a result of make run: {err!r}')
             continue
-        if why and not reason:
-            reason = f'{path.parent.name}: {why}'
-        if not why and not proved:
+        if wrong and not proved:
+            # An older run that went well does not undo that: a newer one does.
+            reason = f'{path.parent.name}: {wrong}'
+            break
+        if lacks and not reason:
+            reason = f'{path.parent.name}: {lacks}'
+        if not lacks and not wrong and not proved:
             proved = dict(results, dir=path.parent.name)
-        if not part:
+        if part == ('', ''):
             count = repeats(results, tests)
             if not numbers or count > numbers[0]:
                 numbers = (count, dict(results, dir=path.parent.name))

@@ -423,13 +423,14 @@ class Refused(Case):
             self.refused(self.send(), "has no result for the series as it is now")
 
     @contextlib.contextmanager
-    def changed(self, change):
-        """The result that proves the topics, with a change."""
+    def changed(self, *changes):
+        """The result that proves the topics, with a change; several of these, older to newer."""
         with tempfile.TemporaryDirectory(dir=lab.tmp) as tmp:
             source = next((lab.tmp / "proved").glob("*/results.json"))
-            results = json.loads(source.read_text())
-            change(results)
-            write(Path(tmp) / "1/results.json", json.dumps(results))
+            for nr, change in enumerate(changes, 1):
+                results = json.loads(source.read_text())
+                change(results)
+                write(Path(tmp) / f"{nr}/results.json", json.dumps(results))
             yield Path(tmp)
 
     def test_mutant_not_caught(self):
@@ -442,6 +443,30 @@ class Refused(Case):
             self.refused(self.send(RESULTS=where), "1: mutant:half aging mglru was not caught")
             # It is no matter of the other topic.
             self.mails(self.send("swap", RESULTS=where), topic="swap")
+
+    def test_the_newest_run_counts(self):
+        def good(results):
+            del results
+
+        def bad(results):
+            next(run for run in results["runs"] if run["kernel"] == "patched" and
+                 run["test"] == "aging").update(as_expected=False, why="a panic")
+            # Not even all of it was run.
+            results["runs"] = [run for run in results["runs"] if "mutant" not in run["kernel"]]
+        with self.changed(good, bad) as where:
+            self.refused(self.send(RESULTS=where), "2: patched aging classic is not as expected: a "
+                                                   "panic")
+        with self.changed(bad, good) as where:
+            self.mails(self.send(RESULTS=where))
+
+    def test_numbers_of_another_run(self):
+        def thrice(results):
+            results["runs"] = [dict(run, n=n) for run in results["runs"] for n in (1, 2, 3)
+                               if run["kernel"] in ("base", "patched")]
+            results["kernels"] = [k for k in results["kernels"] if k["name"] in ("base", "patched")]
+        with self.changed(thrice, lambda results: None) as where:
+            mails = self.mails(self.send(RESULTS=where))
+        self.assertIn("aging, classic LRU (base n=3, patched n=3)", mails[0])
 
     def test_not_all_booted(self):
         for kernel, lru in (("base", "mglru"), ("without:0001", "classic"), ("mutant:half", "mglru")):
