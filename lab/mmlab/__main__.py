@@ -7,7 +7,7 @@ import sys
 from . import ui
 
 VERBS = {'run': 'runner', 'check': 'check', 'torture': 'torture', 'bisect': 'bisect',
-         'refresh': 'refresh', 'deps': 'deps'}
+         'refresh': 'refresh', 'deps': 'deps', 'send': 'send', 'jobs': 'jobs'}
 
 
 def main():

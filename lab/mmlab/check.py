@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from . import bases, boot, cache, deps, refresh, runner, tree as trees
+from . import bases, boot, cache, deps, jobs, refresh, runner, send, tree as trees
 from .bases import ROOT
 from .ui import LabError, budget, git, run, say, stage
 
@@ -100,6 +100,54 @@ def no_leaks_of_the_workplace():
             raise LabError(f'{what}: {out.splitlines()[0]}')
         if code != 1:           # 1 is no match; anything else found nothing because it did not look
             raise LabError(f'git grep: {out.strip()}')
+
+
+def jobs_are_current():
+    """jobs/ is what make jobs writes, and YAML; the configuration of mmtests is shell."""
+    old = jobs.stale()
+    if old:
+        raise LabError(f'not up to date: jobs/{old[0]}', 'make jobs')
+    for name in _tracked('jobs/*.yaml'):
+        try:
+            jobs.parse(Path(name).read_text())
+        except ValueError as err:
+            raise LabError(f'{name}: {err}') from err
+    for name in _tracked('jobs/mmtests/*'):
+        run(['bash', '-n', name])
+
+
+# Runs under Debian's own python3, which has the schemas.
+LAVA = """
+import sys, yaml
+from lava_common import schemas
+from lava_common.schemas.test import testdef
+for name in sys.argv[1:]:
+    with open(name, encoding='utf-8') as file:
+        data = yaml.safe_load(file)
+    try:
+        (schemas.validate if 'actions' in data else testdef.validate)(data)
+    except Exception as err:
+        sys.exit(f'{name}: {err}')
+    print(name)
+"""
+
+
+def lava_schema():
+    """The files for LAVA hold to LAVA's schemas."""
+    names = _tracked('jobs/lava/*.yaml')
+    _, out = run(['/usr/bin/python3', '-c', LAVA, *names])
+    if out.split() != names:
+        raise LabError(f'LAVA has checked {len(out.split())} files of {len(names)}')
+
+
+def postings():
+    """Each topic can be posted: a stanza, its page, the headings that the cover letter takes."""
+    known = send.load_postings()
+    for base in bases.load_bases().values():
+        for topic in {p.topic for p in bases.load_series(base).patches}:
+            if topic not in known:
+                raise LabError(f'patches/postings has no stanza for {topic}', 'add one')
+            send.sections(known[topic])
 
 
 def standalone_selftests():
@@ -358,7 +406,7 @@ def main():
                           deadline=DEADLINE)
     picked = bases.pick_bases(os.environ.get('BASE') or 'all')
     tests = bases.load_tests().values()
-    deps.ensure(dict(deps.RUN, **deps.CHECK), [tool for t in tests for tool in t.tools])
+    deps.ensure(dict(deps.RUN, **deps.CHECK, **deps.SEND), [tool for t in tests for tool in t.tools])
     cache.lock()
     tally = Tally()
     with stage('static checks'):
@@ -366,6 +414,9 @@ def main():
         tally.check('python compiles', python_compiles)
         tally.check('shellcheck', shell_scripts)
         tally.check('nothing of the workplace', no_leaks_of_the_workplace)
+        tally.check('jobs are up to date', jobs_are_current)
+        tally.check('jobs: schema of LAVA', lava_schema)
+        tally.check('postings', postings)
         tally.check('standalone selftests', standalone_selftests)
     for base in picked:
         try:

@@ -27,7 +27,9 @@ RUN = {
 }
 CHECK = {'quilt': 'quilt', 'shellcheck': 'shellcheck',
          'python3-ply': '/usr/lib/python3/dist-packages/ply/lex.py',
-         'python3-git': '/usr/lib/python3/dist-packages/git/__init__.py'}
+         'python3-git': '/usr/lib/python3/dist-packages/git/__init__.py',
+         'lava-common': '/usr/lib/python3/dist-packages/lava_common/schemas/__init__.py'}
+SEND = {'b4': 'b4', 'sparse': 'sparse'}
 
 # Test stanzas name programs; these are their packages.
 TOOLS = {'mkfs.xfs': 'xfsprogs', 'mkfs.ext4': 'e2fsprogs', 'fio': 'fio', 'stress-ng': 'stress-ng',
@@ -73,6 +75,6 @@ def ensure(wanted, tools=()):
 
 
 def main():
-    """make deps: install all that make run and make check need."""
-    ensure(dict(RUN, **CHECK), TOOLS)
+    """make deps: install all that make run, make check and make send need."""
+    ensure(dict(RUN, **CHECK, **SEND), TOOLS)
     say('all packages are there')

@@ -251,6 +251,64 @@ def table(results):
     return "\n".join(lines).rstrip() or "neither base nor patched was run"
 
 
+def narrow(results, tests):
+    """The before/after table of some tests for a mail: 72 columns, no control rows.
+
+    What got worse comes first, then what is fixed, in log order.
+    """
+    lines, printed = [], {}
+    for column in _columns(results):
+        base, patched = _runs(results, "base", column), _runs(results, "patched", column)
+        if column[0] not in tests or not base or not patched:
+            continue
+        names = _unique(row["name"] for run in base + patched for row in run.get("rows") or []
+                        if row["status"] != "skip")
+        entries, controls = [], 0
+        for name in names:
+            before, after = _status(base, name), _status(patched, name)
+            verdict = _row_verdict(before, after)
+            if verdict == "control":
+                controls += 1
+                continue
+            old, new = _metrics(base, name), _metrics(patched, name)
+            cells = []
+            for metric in _unique(list(old) + list(new)):
+                b, p = old.get(metric, []), new.get(metric, [])
+                if sorted(b) != sorted(p):
+                    word = _judge(metric, b, p)
+                    cells.append((word != "worse", "    %-38s %12s -> %s%s" % (
+                        LABELS.get(metric, metric), _range(b), _range(p),
+                        ", worse" if word == "worse" else "")))
+            cells.sort(key=lambda cell: cell[0])
+            entries.append((verdict != "BROKEN" and all(better for better, _ in cells),
+                            ["  %s: %s" % (name, verdict)] + [text for _, text in cells]))
+        entries.sort(key=lambda entry: entry[0])
+        lines.append("%s, %s LRU (base n=%d, patched n=%d)" % (
+            column[0], {"mglru": "multi-gen"}.get(column[1], column[1]), len(base), len(patched)))
+        block = [line for _, text in entries for line in text]
+        block += ["  %d more rows are ok on both" % controls]
+        same = printed.setdefault(column[0], block) if entries else block
+        lines += (block if same is block else
+                  ["  as above"] if same == block else block) + [""]
+    return "\n".join(lines).rstrip()
+
+
+def caught(results, tests, names):
+    """How many rows of some tests fail on kernels: {name in the results: name to show}."""
+    columns = [column for column in _columns(results) if column[0] in tests]
+    rows = []
+    for kernel, label in names.items():
+        cells = []
+        for column in columns:
+            runs = _runs(results, kernel, column)
+            failed = sum(row["status"] == "not ok" for row in runs[0].get("rows") or []) \
+                if runs else 0
+            cells.append("%d/%d" % (failed, len(runs[0].get("rows") or [])) if runs else "-")
+        rows.append([label] + cells)
+    return "\n".join(_grid([""] + [column[1] if len(tests) == 1 else "%s %s" % column
+                                   for column in columns], rows))
+
+
 def summary(results):
     """Returns (passed, failed, skipped), numbers of runs.
 

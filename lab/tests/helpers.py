@@ -155,7 +155,7 @@ SITE = """
 import os, shutil, types
 from pathlib import Path
 from mmlab import boot, deps, fetch
-deps.RUN = {}
+deps.RUN = deps.SEND = {}
 boot.BOOT_SECONDS = 0
 fetch.KEYRING = os.devnull
 free = Path(os.environ['STAND_INS'], 'free')
