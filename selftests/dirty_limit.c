@@ -100,7 +100,8 @@ static const char fix_background[] =
 /* What a task is told to write, and how far it is; shared with it. */
 struct job {
 	int fd;
-	char path[128];		/* to be made by the task, instead of @fd */
+	char path[128];		/* to be made by the task, instead of @fd; */
+	bool numbered;		/* or the start of names, a page for each */
 	size_t region;		/* goes round within that many pages */
 	size_t pages;		/* how many to write in all */
 	size_t done;
@@ -120,24 +121,38 @@ static long sleeps_so_far(void)
 	return usage.ru_nvcsw;
 }
 
+static int open_numbered(const char *path, size_t i)
+{
+	char name[PATH_MAX];
+
+	snprintf(name, sizeof(name), "%s%zu", path, i);
+	return open(name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+}
+
 static int write_pages(struct job *job, const char *buf)
 {
 	long sleeps = sleeps_so_far();
 	int fd = job->fd;
 	size_t i;
 
-	if (job->path[0])
+	if (job->path[0] && !job->numbered)
 		fd = open(job->path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	for (i = 0; i < job->pages; i++) {
 		off_t pos = (off_t)(i % job->region) * page_size;
 
+		if (job->numbered) {
+			fd = open_numbered(job->path, i);
+			pos = 0;
+		}
 		if (pwrite(fd, buf, page_size, pos) != (ssize_t)page_size)
 			return -1;
 		__atomic_store_n(&job->done, i + 1, __ATOMIC_RELAXED);
 		__atomic_store_n(&job->sleeps, sleeps_so_far() - sleeps,
 				 __ATOMIC_RELAXED);
+		if (job->numbered)
+			close(fd);
 	}
-	if (job->path[0])
+	if (job->path[0] && !job->numbered)
 		return fsync(fd) ?: close(fd);
 	return 0;
 }
@@ -833,11 +848,12 @@ static void run_stalled(enum ru_lru lru, const char *name)
 
 /*
  * A file belongs to the control group that dirtied it first, and its pages are
- * in the counters of that one's wb. A group that writes to one of another's has
+ * in the counters of that one's wb. A group that writes to those of another has
  * nothing in its own, however much it dirties, and must be throttled all the
  * same: it may have what wb_stat_error() lets everybody have, and an eighth of
  * the limit as if it were its own. It has a share of the disk, by a file that
- * is its own.
+ * is its own. A page in each of many files, as a file goes over to the group
+ * that it is written back for again and again.
  */
 static void run_foreign(enum ru_lru lru, const char *name)
 {
@@ -849,22 +865,31 @@ static void run_foreign(enum ru_lru lru, const char *name)
 		.mb = DISK_MB(2 * LIMIT_BEFORE), .keeps_data = true,
 	};
 	const size_t max = LIMIT_AFTER / 8 + stat_error();
-	char cg[PATH_MAX], dev[PATH_MAX], dir[PATH_MAX], file[PATH_MAX + 8];
+	const size_t files = 2 * max;
 	long long end = ru_mono_ms() + TIMEOUT_MS, slow_start, written = 0;
-	char slow_dev[PATH_MAX];
+	char cg[PATH_MAX], dev[PATH_MAX], slow_dev[PATH_MAX], dir[PATH_MAX];
 	static struct writer hog, w;
 	unsigned char order = 'w';
 	int fd, slow_fd, ret = 0;
+	struct job job = { };
+	size_t i;
 
 	if (ru_cg_writeback() || wait_until_clean() ||
 	    ru_cg_create(cg, NULL, "dirty_limit") || ru_disk_make(dev, &disk) ||
 	    ru_mount_new(dev, "ext4", dir))
 		goto skip;
 	/* Of this test, and thus of the root. */
-	snprintf(file, sizeof(file), "%s/file", dir);
-	fd = ru_disk_open(file, O_RDWR | O_CREAT);
-	if (fd < 0 || pwrite(fd, "1", 1, 0) != 1 || fsync(fd) ||
-	    writer_start(&w, cg))
+	snprintf(job.path, sizeof(job.path), "%.110s/file", dir);
+	for (i = 0; i < files; i++) {
+		fd = open_numbered(job.path, i);
+		if (fd < 0 || pwrite(fd, "1", 1, 0) != 1) {
+			snprintf(ru_why, sizeof(ru_why), "file %zu: %s", i,
+				 strerror(errno));
+			goto skip;
+		}
+		close(fd);
+	}
+	if (wait_until_clean() || writer_start(&w, cg))
 		goto skip;
 	*w.job = (struct job){ .region = LIMIT_AFTER, .pages = LIMIT_AFTER };
 	snprintf(w.job->path, sizeof(w.job->path), "%.110s/own", dir);
@@ -873,8 +898,15 @@ static void run_foreign(enum ru_lru lru, const char *name)
 	    let_limit_fall(&slow, &hog, &slow_fd, slow_dev))
 		goto skip;
 	slow_start = ru_disk_written(slow_dev);
-	if (slow_start < 0 || writer_go(&w, fd, LIMIT_BEFORE, LIMIT_BEFORE))
+	if (slow_start < 0)
 		goto skip;
+	job.region = job.pages = files;
+	job.numbered = true;
+	*w.job = job;
+	if (write(w.child.to, &order, 1) != 1) {
+		snprintf(ru_why, sizeof(ru_why), "the task that writes has ended");
+		goto skip;
+	}
 	while (!ret && written < 640 && ru_mono_ms() < end) {
 		ret = writer_wait(&w, SAMPLE_MS);
 		written = ru_disk_written(slow_dev) - slow_start;
