@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
 # make run     fetch, build, boot base, patched and mutant kernels, print the table
 # make check   the project's tests
+# make report  base against patched with statistics, as report.md and report.html
+# make profile calls of kernel functions, base against patched
 # make send    the mails of one topic, as files; make jobs the tests as jobs for bigger machines
 # README.md says more.
 
-export BASE TESTS LRU MODE TREE CPUS RUNS MUTANTS RESULTS FLAVOUR MINUTES MUTANT
+export BASE TESTS LRU MODE TREE CPUS RUNS MUTANTS RESULTS FROM FLAVOUR MINUTES MUTANT
 export TOPIC VERSION CHANGES AFTER ASSISTED DISCLOSE
 
 PY := PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=lab python3
@@ -12,7 +14,7 @@ PY := PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=lab python3
 help:
 	@sed -n '/^## Commands/,/^## /p' README.md | sed '1d;$$d'
 
-run check torture bisect refresh deps send jobs: python
+run check report profile torture bisect refresh deps send jobs: python
 	@$(PY) -m mmlab $@
 
 # Everything else is installed by the lab itself.
@@ -29,4 +31,4 @@ clean:
 	rm -rf results out
 	$(MAKE) -C selftests clean
 
-.PHONY: help run check torture bisect refresh deps send jobs python clean
+.PHONY: help run check report profile torture bisect refresh deps send jobs python clean

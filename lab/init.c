@@ -11,6 +11,10 @@
  *   mmlab.args=A,B    more arguments, separated by commas
  *   mmlab.fault=KIND  go wrong instead, to show that the lab sees it: panic,
  *                     hang or leak
+ *   mmlab.delay=US    sleep so long before the test, which moves it against the
+ *                     timer tick
+ *   mmlab.stamp=1     say before each result when it came
+ *   mmlab.profile=1   count all calls of kernel functions during the test
  *
  * and the report goes to the console, one "MMLAB: " line each; the parser is
  * lab/mmlab/ktap.py. A log without "MMLAB: end" is that of a crashed guest.
@@ -20,12 +24,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/reboot.h>
+#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
@@ -247,20 +255,121 @@ static void reap(void)
 		;
 }
 
-static int run(char * const argv[])
+static double seconds(void)
 {
-	pid_t pid = fork();
-	int status = -1;
-	pid_t got;
+	struct timespec ts;
 
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec + ts.tv_nsec / 1e9;
+}
+
+/* What the test prints, up to the end of the last line. */
+static struct {
+	int fd;
+	double start;
+	size_t len;
+	char buf[4096];
+} out = { .fd = -1 };
+
+/* Put what there is on the console; -1 when there will be no more. */
+static int forward(void)
+{
+	ssize_t n, i;
+	char buf[1024];
+
+	while ((n = read(out.fd, buf, sizeof(buf))) > 0) {
+		for (i = 0; i < n; i++) {
+			out.buf[out.len++] = buf[i];
+			if (buf[i] != '\n' && out.len < sizeof(out.buf))
+				continue;
+			if (!strncmp(out.buf, "ok ", 3) ||
+			    !strncmp(out.buf, "not ok ", 7))
+				printf("MMLAB: at %.9f\n", seconds() - out.start);
+			fwrite(out.buf, 1, out.len, stdout);
+			out.len = 0;
+		}
+	}
+	return n < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -1;
+}
+
+/*
+ * A terminal for the test, so that its lines pass through here as it prints
+ * them: to a pipe stdio would write none before it has a buffer full of them.
+ */
+static int open_terminal(void)
+{
+	struct termios raw;
+	int slave;
+
+	out.fd = posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+	if (out.fd < 0 || grantpt(out.fd) || unlockpt(out.fd))
+		return -1;
+	slave = open(ptsname(out.fd), O_RDWR | O_NOCTTY | O_CLOEXEC);
+	if (slave < 0 || tcgetattr(slave, &raw))
+		return -1;
+	cfmakeraw(&raw);
+	return tcsetattr(slave, TCSANOW, &raw) ? -1 : slave;
+}
+
+/* Wait for the test, and reap orphans too; its status. */
+static int forward_until_exit(pid_t pid, int children)
+{
+	struct pollfd fds[] = {
+		{ .fd = out.fd, .events = POLLIN },
+		{ .fd = children, .events = POLLIN },
+	};
+	struct signalfd_siginfo info;
+	int status = -1, got;
+	bool gone = false;
+
+	/* All that it printed has come when no one has the terminal any more. */
+	while (poll(fds, ARRAY_SIZE(fds), gone ? 100 : -1)) {
+		if (forward() && gone)
+			break;
+		if (read(children, &info, sizeof(info)) < 0)
+			continue;
+		while ((got = waitpid(-1, gone ? NULL : &status, WNOHANG)) > 0)
+			gone |= got == pid;
+	}
+	fwrite(out.buf, 1, out.len, stdout);
+	close(out.fd);
+	return status;
+}
+
+static int run(char * const argv[], bool stamp)
+{
+	int status = -1, children = -1, slave = -1;
+	sigset_t chld, old;
+	pid_t pid, got;
+
+	sigemptyset(&chld);
+	sigaddset(&chld, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &chld, &old);
+	if (stamp) {
+		children = signalfd(-1, &chld, SFD_NONBLOCK | SFD_CLOEXEC);
+		slave = open_terminal();
+		if (slave < 0 || children < 0) {
+			printf("MMLAB: cannot stamp: %s\n", strerror(errno));
+			return -1;
+		}
+	}
+	out.start = seconds();
+	pid = fork();
 	if (!pid) {
 		/* Its own group, so that a test can signal itself. */
 		setsid();
+		sigprocmask(SIG_SETMASK, &old, NULL);
 		if (chdir("/tests"))
+			_exit(126);
+		if (stamp && (dup2(slave, 1) < 0 || dup2(slave, 2) < 0))
 			_exit(126);
 		execv(argv[0], argv);
 		printf("MMLAB: cannot run %s: %s\n", argv[0], strerror(errno));
 		_exit(127);
+	}
+	if (stamp) {
+		close(slave);
+		return forward_until_exit(pid, children);
 	}
 	/* Init reaps orphans too. */
 	while ((got = waitpid(-1, &status, 0)) != pid)
@@ -269,12 +378,51 @@ static int run(char * const argv[])
 	return status;
 }
 
-static double seconds(void)
-{
-	struct timespec ts;
+#define TRACEFS		"/sys/kernel/tracing"
 
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec + ts.tv_nsec / 1e9;
+static int trace_write(const char *file, const char *value)
+{
+	char path[256];
+	int fd, ret;
+
+	snprintf(path, sizeof(path), TRACEFS "/%s", file);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	ret = fd < 0 || write(fd, value, 1) != 1 ? -1 : 0;
+	if (fd >= 0)
+		close(fd);
+	if (ret)
+		printf("MMLAB: cannot write %s: %s\n", path, strerror(errno));
+	return ret;
+}
+
+/* Time asleep is not counted. */
+static void profile_start(void)
+{
+	if (mount("tracefs", TRACEFS, "tracefs", 0, NULL))
+		printf("MMLAB: cannot mount tracefs: %s\n", strerror(errno));
+	else if (!trace_write("options/sleep-time", "0"))
+		trace_write("function_profile_enabled", "1");
+}
+
+/* A line for each function and CPU: calls, and microseconds. */
+static void profile_print(void)
+{
+	char path[256], line[512], name[256];
+	double us;
+	long cpu;
+	long hits;
+	FILE *f;
+
+	trace_write("function_profile_enabled", "0");
+	for (cpu = 0; cpu < sysconf(_SC_NPROCESSORS_ONLN); cpu++) {
+		snprintf(path, sizeof(path), TRACEFS "/trace_stat/function%ld", cpu);
+		f = fopen(path, "re");
+		while (f && fgets(line, sizeof(line), f))
+			if (sscanf(line, "%255s %ld %lf", name, &hits, &us) == 3)
+				printf("MMLAB: profile %s %ld %.3f\n", name, hits, us);
+		if (f)
+			fclose(f);
+	}
 }
 
 static void mount_all(void)
@@ -285,6 +433,7 @@ static void mount_all(void)
 		{ "/proc", "proc" },
 		{ "/sys", "sysfs" },
 		{ "/dev", "devtmpfs" },
+		{ "/dev/pts", "devpts" },
 		{ "/dev/shm", "tmpfs" },
 		{ "/tmp", "tmpfs" },
 		{ "/sys/fs/cgroup", "cgroup2" },
@@ -304,7 +453,8 @@ static void mount_all(void)
 
 int main(void)
 {
-	char *argv[32] = { NULL }, *test, *lru, *args, *fault, path[256];
+	char *argv[32] = { NULL }, *test, *lru, *args, *fault, *delay, path[256];
+	bool stamp, profile;
 	struct snap before, after;
 	struct sysinfo info;
 	struct utsname u;
@@ -327,6 +477,11 @@ int main(void)
 	lru = param("mmlab.lru");
 	args = param("mmlab.args");
 	fault = param("mmlab.fault");
+	delay = param("mmlab.delay");
+	stamp = param("mmlab.stamp");
+	profile = param("mmlab.profile");
+	if (profile)
+		profile_start();
 	if (fault && !strcmp(fault, "panic"))
 		return 1;	/* the kernel does not survive its init */
 	if (fault && !strcmp(fault, "hang"))
@@ -356,16 +511,20 @@ int main(void)
 			argv[n++] = arg;
 	}
 
+	if (delay)
+		usleep(atoi(delay));
 	printf("MMLAB: begin test=%s lru=%s\n", test ?: fault, lru ?: "none");
 	snapshot(&before);
 	start = seconds();
-	status = run(argv);
+	status = run(argv, stamp);
 	if (status == -1 || WIFSIGNALED(status))
 		printf("MMLAB: exit signal %d\n", WTERMSIG(status));
 	else
 		printf("MMLAB: exit %d\n", WEXITSTATUS(status));
-	printf("MMLAB: seconds %.3f\n", seconds() - start);
+	printf("MMLAB: seconds %.9f\n", seconds() - start);
 	reap();
+	if (profile)
+		profile_print();
 	snapshot(&after);
 	report_leaks(&before, &after);
 end:

@@ -6,8 +6,9 @@ import sys
 
 from . import ui
 
-VERBS = {'run': 'runner', 'check': 'check', 'torture': 'torture', 'bisect': 'bisect',
-         'refresh': 'refresh', 'deps': 'deps', 'send': 'send', 'jobs': 'jobs'}
+VERBS = {'run': 'runner', 'check': 'check', 'report': 'evidence', 'profile': 'profile',
+         'torture': 'torture', 'bisect': 'bisect', 'refresh': 'refresh', 'deps': 'deps',
+         'send': 'send', 'jobs': 'jobs'}
 
 
 def main():
@@ -21,7 +22,8 @@ def main():
         try:
             return module.main()
         finally:
-            if sys.argv[1] in ('run', 'torture', 'bisect') and len(sys.argv) == 2:
+            if (sys.argv[1] in ('run', 'report', 'profile', 'torture', 'bisect')
+                    and len(sys.argv) == 2):
                 print('\n'.join(ui.budget()))
     return ui.main_guard(call)
 

@@ -64,8 +64,9 @@ _OOM = re.compile(r"[Oo]ut of memory: Killed process")
 _PLAN = re.compile(r"1\.\.(\d{1,9})\s*(?:#\s*(.*))?")
 _ROW = re.compile(r"(not ok|ok) (\d{1,9})(?: -)?(?:\s+(.*))?")
 _DIRECTIVE = re.compile(r"(?:^|\s)#\s*(SKIP|XFAIL|TODO|error)\b:?\s*(.*)$", re.I)
-_COUNTERS = re.compile(r"# counters\[(.*)\]:\s*(.*)")
+_COUNTERS = re.compile(r"# (counters|sample)\[(.*)\]:\s*(.*)")
 _VALUE = re.compile(r"(\S+)=(-?\d{1,30}(?:\.\d+)?)(?=\s|$)")
+_PROFILE = re.compile(r"\S+ \d{1,18} \d{1,18}\.\d{3}")
 _LRU_PREFIX = re.compile(r"(?:classic|mglru): ")
 _EXPECT = re.compile(r"Expect-fail:\s*(\S+)\s+(classic|mglru):\s*(.*)")
 
@@ -78,6 +79,9 @@ class Row:
     status: str             # "ok", "not ok", "skip"
     reason: str = ""        # text of the SKIP, XFAIL, TODO or error directive
     counters: dict = field(default_factory=dict)    # name -> int or float
+    parts: dict = field(default_factory=dict)       # part of the row -> counters
+    samples: list = field(default_factory=list)     # of dict: "# sample[row]: ms=4 nr_dirty=7"
+    seconds: Optional[float] = None     # since the result before, by the clock of the guest
 
 
 @dataclass
@@ -93,6 +97,7 @@ class Result:
     leaks: list = field(default_factory=list)       # "swap /dev/nullb0", ...
     boot: dict = field(default_factory=dict)        # release, cpus, mem_kb, ...
     seconds: Optional[float] = None     # the test, by the clock of the guest
+    profile: dict = field(default_factory=dict)     # kernel function -> [calls, us]
     tail: list = field(default_factory=list)        # last non-empty lines
     notes: list = field(default_factory=list)       # worth a look, not a status
 
@@ -221,7 +226,8 @@ def parse_log(text, timed_out=False):
             if _OOM.search(message):
                 res.notes.append(message)
 
-    plans, pending, bail = [], {}, ""
+    plans, pending, samples, bail = [], {}, {}, ""
+    came, before = None, 0.0        # when the next result came, and the one before
     boots, ended = 0, False
     for line in _user_lines(lines):
         if line.startswith("MMLAB: "):
@@ -242,8 +248,15 @@ def parse_log(text, timed_out=False):
                 res.leaks.append("init: cannot " + value)
             elif key == "leak":
                 res.leaks.append(value)
+            elif key == "at" and re.fullmatch(r"\d+(\.\d+)?", value):
+                came = float(value)
             elif key == "seconds" and re.fullmatch(r"\d+(\.\d+)?", value):
                 res.seconds = float(value)
+            elif key == "profile" and _PROFILE.fullmatch(value):
+                name, hits, us = value.split()
+                entry = res.profile.setdefault(name, [0, 0.0])
+                entry[0] += int(hits)
+                entry[1] = round(entry[1] + float(us), 3)
             elif key == "end":
                 ended = True
             continue
@@ -254,11 +267,22 @@ def parse_log(text, timed_out=False):
             plans.append((int(plan.group(1)), plan.group(2) or ""))
         elif row:
             res.rows.append(_parse_row(row))
-            res.rows[-1].counters = pending.pop(res.rows[-1].name, {})
+            name = res.rows[-1].name
+            res.rows[-1].counters = pending.pop(name, {})
+            res.rows[-1].samples = [s for s in samples.pop(name, []) if len(s) > 1]
+            # "counters[a row, device 2]: ..." before "ok 1 a row"
+            for part in [key for key in pending if key.startswith(name + ", ")]:
+                res.rows[-1].parts[part[len(name) + 2:]] = pending.pop(part)
+            if came is not None:
+                res.rows[-1].seconds = round(came - before, 9)
+                came, before = None, came
         elif counters:
-            values = {k: _number(v) for k, v in _VALUE.findall(counters.group(2))}
-            name = _LRU_PREFIX.sub("", counters.group(1), count=1)
-            pending.setdefault(name, {}).update(values)
+            values = {k: _number(v) for k, v in _VALUE.findall(counters.group(3))}
+            name = _LRU_PREFIX.sub("", counters.group(2), count=1)
+            if counters.group(1) == "sample":
+                samples.setdefault(name, []).append(values)
+            else:
+                pending.setdefault(name, {}).update(values)
         elif line.startswith("Bail out!"):
             bail = ", " + line.strip()
     if len(plans) == 1:

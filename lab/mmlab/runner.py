@@ -4,6 +4,7 @@
 import datetime
 import json
 import os
+import re
 import shutil
 import time
 from dataclasses import asdict, dataclass
@@ -32,6 +33,8 @@ class Options:
     mutants: bool = True
     results: str = ''
     quick: bool = False         # see wanted()
+    vary: object = None         # of the number of a repetition: how it differs from the first
+    mutant_runs: int = 0        # repetitions that boot mutants too; 0: all of them
     deadline: float = 0         # seconds after which no more mutants are built or booted
 
     @classmethod
@@ -196,7 +199,8 @@ def run_base(base, opts, tests):
     khz = boot.tsc_khz() if mode == 'tcg' else 0
     jobs = [(n, test, lru, kern) for n in range(1, opts.runs + 1) for test in tests
             for lru in LRU[opts.lru] for kern in kerns
-            if not kern.bad and wanted(kern, test, lru, opts.quick)]
+            if not kern.bad and wanted(kern, test, lru, opts.quick) and
+            (kern.name in ('base', 'patched') or n <= (opts.mutant_runs or opts.runs))]
     # Should time not suffice for all, those go without which the others say nothing.
     jobs.sort(key=lambda job: (job[0], job[3].name not in ('base', 'patched')))
     series = bases.load_series(base)
@@ -215,10 +219,15 @@ def run_base(base, opts, tests):
         'kernels': [{'name': k.name, 'desc': k.desc, 'key': k.key, 'objects': len(k.objects),
                      'changed': k.changed, 'seconds': k.seconds, 'bad': k.bad} for k in kerns],
         'runs': []}
+
+    def command(n, test, lru, kern):
+        guest, initrd, append = opts.vary(n).of(test, image) if opts.vary else (test, image, '')
+        return boot.command(kern.image, initrd, guest, lru, mode, cpus[test.name], khz, append)
+
     # Everything that a boot depends on: only then is a log of an interrupted run used.
     key = cache.digest(*[k.key for k in kerns], image, results['qemu'], str(opts.runs),
-                       *[str(boot.command('', '', t, lru, mode, cpus[t.name], 0))
-                         for t in tests for lru in LRU[opts.lru]],
+                       *[re.sub(r'tsc_early_khz=\d+', '', str(command(*job)))
+                         for job in jobs if job[3] is kerns[0]],
                        str([t.timeout for t in tests]))
     work = cache.path('runs', key)
     done = len(list(work.glob('logs/*.log')))
@@ -236,8 +245,7 @@ def run_base(base, opts, tests):
                 late += 1
                 continue
             else:
-                result = boot.boot(boot.command(kern.image, image, test, lru, mode,
-                                                cpus[test.name], khz), log, timeout)
+                result = boot.boot(command(n, test, lru, kern), log, timeout)
             if not log.exists():
                 raise LabError(f'{log} has vanished')
             expected = kern.expect.get((test.name, lru), set())
@@ -249,6 +257,7 @@ def run_base(base, opts, tests):
                 'status': result.status, 'reason': result.reason,
                 'expected': 'FAIL' if expected else 'PASS', 'as_expected': ok, 'why': why,
                 'rows': [asdict(row) for row in result.rows], 'notes': result.notes,
+                'how': opts.vary(n).text if opts.vary else '',
                 'seconds': result.seconds, 'log': f'logs/{name}', 'tail': result.tail})
     if late or unbuilt:
         results['notes'].append(f'after {opts.deadline // 60:.0f} minutes {unbuilt} kernels were '

@@ -122,6 +122,7 @@ TOOLS = {
             { echo '[    0.732410] Kernel panic - not syncing: no init found'; exit 0; }
         [ "$kind" = full ] && { printf 0 > "$dir/free"; exit 0; }
         lru=${append##*mmlab.lru=}
+        lru=${lru%% *}
         echo "MMLAB: boot 7.3.0-rc7 cpus=1 mem_kb=1"
         echo "MMLAB: begin test=aging lru=$lru"
         [ "$kind" = noplan ] && { printf 'MMLAB: %s\n' 'exit 127' end; exit 0; }
