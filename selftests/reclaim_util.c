@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 #define _FILE_OFFSET_BITS 64
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/loop.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -12,9 +14,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/swap.h>
 #include <sys/wait.h>
@@ -59,6 +63,8 @@ enum undo_kind {
 	UNDO_UMOUNT,
 	UNDO_KILL,	/* kill and reap @id */
 	UNDO_CLOSE,	/* close the descriptor @id */
+	UNDO_NICE,	/* give the process @id the nice value @value */
+	UNDO_RMDIRS,	/* remove the directories @path0 to @path(@id - 1) */
 };
 
 struct undo {
@@ -108,6 +114,19 @@ static int write_all(const char *path, const char *value, size_t len)
 	return n == (ssize_t)len ? 0 : -1;
 }
 
+static int rmdirs(const char *prefix, int nr)
+{
+	char path[PATH_MAX + 16];
+	int i, ret = 0;
+
+	for (i = 0; i < nr; i++) {
+		snprintf(path, sizeof(path), "%s%d", prefix, i);
+		if (rmdir(path) && errno != ENOENT)
+			ret = -1;
+	}
+	return ret;
+}
+
 static int undo_one(const struct undo *u)
 {
 	/*
@@ -145,6 +164,12 @@ static int undo_one(const struct undo *u)
 		return 0;
 	case UNDO_CLOSE:
 		return close(u->id);
+	case UNDO_NICE:
+		/* ESRCH: its node has gone offline. */
+		return setpriority(PRIO_PROCESS, u->id, atoi(u->value)) &&
+		       errno != ESRCH ? -1 : 0;
+	case UNDO_RMDIRS:
+		return rmdirs(u->path, u->id);
 	}
 	return -1;
 }
@@ -1110,4 +1135,145 @@ int ru_cg_drop_swapcache(const char *cg, int timeout_ms)
 			return -1;
 		nanosleep(&tick, NULL);
 	}
+}
+
+/**
+ * ru_nice_kswapd() - give all kswapd the nice value @nice, until it is unwound
+ *
+ * With 19 it hardly runs as long as other tasks do, and these do what it leaves
+ * undone: direct reclaim.
+ */
+int ru_nice_kswapd(int nice)
+{
+	DIR *proc = opendir("/proc");
+	struct dirent *e;
+	int found = 0;
+
+	if (!proc)
+		return why("no /proc: %s", strerror(errno));
+	while ((e = readdir(proc))) {
+		char path[PATH_MAX], comm[32], old[16];
+		int pid = atoi(e->d_name), ret;
+		sigset_t mask;
+
+		snprintf(path, sizeof(path), "/proc/%.32s/comm", e->d_name);
+		if (pid <= 0 || read_line(path, comm, sizeof(comm)) ||
+		    strncmp(comm, "kswapd", 6))
+			continue;
+		errno = 0;
+		snprintf(old, sizeof(old), "%d",
+			 getpriority(PRIO_PROCESS, pid));
+		undo_begin(&mask);
+		ret = errno ? -1 : setpriority(PRIO_PROCESS, pid, nice);
+		if (!ret)
+			undo_push(UNDO_NICE, pid, comm, old);
+		undo_end(&mask);
+		if (ret) {
+			closedir(proc);
+			return why("cannot renice %s: %s", comm,
+				   strerror(errno));
+		}
+		found++;
+	}
+	closedir(proc);
+	return found ? 0 : why("there is no kswapd to renice");
+}
+
+/**
+ * ru_loop() - a loop device on a sparse file of @bytes in memory
+ *
+ * @dev, of PATH_MAX bytes, receives the node. The device goes away with the
+ * last one to have it open, or mounted.
+ */
+int ru_loop(char *dev, size_t bytes)
+{
+	struct loop_info64 info = { .lo_flags = LO_FLAGS_AUTOCLEAR };
+	int control, file, fd, nr, ret = -1;
+
+	control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
+	if (control < 0)
+		return why("no /dev/loop-control: %s (CONFIG_BLK_DEV_LOOP)",
+			   strerror(errno));
+	file = memfd_create("loop", MFD_CLOEXEC);
+	if (file < 0 || ftruncate(file, bytes)) {
+		why("memfd of %zu bytes: %s", bytes, strerror(errno));
+		goto out;
+	}
+	nr = ioctl(control, LOOP_CTL_GET_FREE);
+	if (nr < 0) {
+		why("no free loop device: %s", strerror(errno));
+		goto out;
+	}
+	snprintf(dev, PATH_MAX, "/dev/loop%d", nr);
+	if (wait_for_node(dev, 5000)) {
+		why("%s does not appear (CONFIG_DEVTMPFS, udev)", dev);
+		goto out;
+	}
+	fd = open(dev, O_RDWR | O_CLOEXEC);
+	if (fd < 0 || ioctl(fd, LOOP_SET_FD, file) ||
+	    ioctl(fd, LOOP_SET_STATUS64, &info)) {
+		why("cannot set up %s: %s", dev, strerror(errno));
+	} else {
+		/* For writing it may not be open while it is mounted. */
+		ret = undo_fd(open(dev, O_RDONLY | O_CLOEXEC), dev);
+		ret = ret < 0 ? -1 : 0;
+	}
+	if (fd >= 0)
+		close(fd);
+out:
+	if (file >= 0)
+		close(file);
+	close(control);
+	return ret;
+}
+
+/**
+ * ru_tracing() - a trace buffer of the test's own
+ *
+ * @dir, of PATH_MAX bytes, receives the directory of the instance, which goes
+ * away when it is unwound.
+ */
+int ru_tracing(char *dir)
+{
+	char mnt[64];
+	sigset_t old;
+	int ret;
+
+	snprintf(mnt, sizeof(mnt), "/tmp/ru_tracing_%d", getpid());
+	if (make_dir(mnt))
+		return -1;
+	undo_begin(&old);
+	ret = mount("tracefs", mnt, "tracefs", 0, NULL);
+	if (!ret)
+		undo_push(UNDO_UMOUNT, 0, mnt, "");
+	undo_end(&old);
+	if (ret)
+		return why("no tracefs: %s (CONFIG_EVENT_TRACING)",
+			   strerror(errno));
+	snprintf(dir, PATH_MAX, "%s/instances/ru_%d", mnt, getpid());
+	return make_dir(dir);
+}
+
+/**
+ * ru_cg_create_many() - make @nr empty cgroups below @parent
+ */
+int ru_cg_create_many(const char *parent, int nr)
+{
+	char prefix[PATH_MAX], path[PATH_MAX + 16];
+	sigset_t old;
+	int i;
+
+	if (ru_cg_write(parent, "cgroup.subtree_control", "+memory") ||
+	    cg_file(prefix, parent, "empty"))
+		return -1;
+	undo_begin(&old);
+	undo_push(UNDO_RMDIRS, nr, prefix, "");
+	undo_end(&old);
+	for (i = 0; i < nr; i++) {
+		snprintf(path, sizeof(path), "%s%d", prefix, i);
+		if (mkdir(path, 0755))
+			return why("cannot make %.200s: %s", path,
+				   strerror(errno));
+	}
+	return 0;
 }

@@ -98,4 +98,10 @@ int ru_mount_new(const char *dev, const char *type, char *dir);
 int ru_pin_cpu(void);
 int ru_cg_drop_swapcache(const char *cg, int timeout_ms);
 
+/* Direct reclaim: make it happen, and watch; both must hold PATH_MAX bytes. */
+int ru_nice_kswapd(int nice);
+int ru_loop(char *dev, size_t bytes);
+int ru_tracing(char *dir);
+int ru_cg_create_many(const char *parent, int nr);
+
 #endif /* __RECLAIM_UTIL_H */
