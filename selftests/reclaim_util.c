@@ -2,8 +2,10 @@
 #define _FILE_OFFSET_BITS 64
 #define _GNU_SOURCE
 #include <errno.h>
+#include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/loop.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -12,9 +14,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/swap.h>
 #include <sys/wait.h>
@@ -60,6 +64,8 @@ enum undo_kind {
 	UNDO_KILL,	/* kill and reap @id */
 	UNDO_CLOSE,	/* close the descriptor @id */
 	UNDO_FORGET,	/* drop all pages of the disk @id, unwritten */
+	UNDO_NICE,	/* give the process @id the nice value @value */
+	UNDO_RMDIRS,	/* remove the directories @path0 to @path(@id - 1) */
 };
 
 struct undo {
@@ -125,6 +131,19 @@ static int forget_disk(int fd)
 	return 0;
 }
 
+static int rmdirs(const char *prefix, int nr)
+{
+	char path[PATH_MAX + 16];
+	int i, ret = 0;
+
+	for (i = 0; i < nr; i++) {
+		snprintf(path, sizeof(path), "%s%d", prefix, i);
+		if (rmdir(path) && errno != ENOENT)
+			ret = -1;
+	}
+	return ret;
+}
+
 static int undo_one(const struct undo *u)
 {
 	/*
@@ -164,6 +183,12 @@ static int undo_one(const struct undo *u)
 		return close(u->id);
 	case UNDO_FORGET:
 		return forget_disk(u->id);
+	case UNDO_NICE:
+		/* ESRCH: its node has gone offline. */
+		return setpriority(PRIO_PROCESS, u->id, atoi(u->value)) &&
+		       errno != ESRCH ? -1 : 0;
+	case UNDO_RMDIRS:
+		return rmdirs(u->path, u->id);
 	}
 	return -1;
 }
@@ -1244,13 +1269,8 @@ long long ru_disk_written(const char *dev)
 
 #define TRACING	"/sys/kernel/tracing"
 
-/**
- * ru_trace_has() - whether the kernel has a trace event; -1 without tracing
- * @event: as in "memcg/memcg_flush_stats"
- */
-int ru_trace_has(const char *event)
+static int mount_tracing(void)
 {
-	char path[PATH_MAX];
 	sigset_t old;
 
 	if (access(TRACING "/events", F_OK)) {
@@ -1261,8 +1281,35 @@ int ru_trace_has(const char *event)
 	}
 	if (access(TRACING "/events", F_OK))
 		return why("no tracefs (CONFIG_TRACING, CONFIG_EVENT_TRACING)");
+	return 0;
+}
+
+/**
+ * ru_trace_has() - whether the kernel has a trace event; -1 without tracing
+ * @event: as in "memcg/memcg_flush_stats"
+ */
+int ru_trace_has(const char *event)
+{
+	char path[PATH_MAX];
+
+	if (mount_tracing())
+		return -1;
 	snprintf(path, sizeof(path), TRACING "/events/%s", event);
 	return !access(path, F_OK);
+}
+
+/**
+ * ru_tracing() - a trace buffer of the test's own
+ *
+ * @dir, of PATH_MAX bytes, receives the directory of the instance, which goes
+ * away when it is unwound.
+ */
+int ru_tracing(char *dir)
+{
+	if (mount_tracing())
+		return -1;
+	snprintf(dir, PATH_MAX, TRACING "/instances/ru_%d", getpid());
+	return make_dir(dir);
 }
 
 /**
@@ -1275,8 +1322,7 @@ int ru_trace_start(char *dir, const char *event, const char *filter)
 {
 	char path[PATH_MAX + 128];
 
-	snprintf(dir, PATH_MAX, TRACING "/instances/ru_%d", getpid());
-	if (make_dir(dir))
+	if (ru_tracing(dir))
 		return -1;
 	snprintf(path, sizeof(path), "%s/events/%s/filter", dir, event);
 	if (ru_write(path, filter))
@@ -1304,4 +1350,118 @@ long long ru_trace_count(const char *dir)
 		sum += n + ru_key(path, "overrun");
 	}
 	return sum;
+}
+
+/**
+ * ru_nice_kswapd() - give all kswapd the nice value @nice, until it is unwound
+ *
+ * With 19 it hardly runs as long as other tasks do, and these do what it leaves
+ * undone: direct reclaim.
+ */
+int ru_nice_kswapd(int nice)
+{
+	DIR *proc = opendir("/proc");
+	struct dirent *e;
+	int found = 0;
+
+	if (!proc)
+		return why("no /proc: %s", strerror(errno));
+	while ((e = readdir(proc))) {
+		char path[PATH_MAX], comm[32], old[16];
+		int pid = atoi(e->d_name), ret;
+		sigset_t mask;
+
+		snprintf(path, sizeof(path), "/proc/%.32s/comm", e->d_name);
+		if (pid <= 0 || read_line(path, comm, sizeof(comm)) ||
+		    strncmp(comm, "kswapd", 6))
+			continue;
+		errno = 0;
+		snprintf(old, sizeof(old), "%d",
+			 getpriority(PRIO_PROCESS, pid));
+		undo_begin(&mask);
+		ret = errno ? -1 : setpriority(PRIO_PROCESS, pid, nice);
+		if (!ret)
+			undo_push(UNDO_NICE, pid, comm, old);
+		undo_end(&mask);
+		if (ret) {
+			closedir(proc);
+			return why("cannot renice %s: %s", comm,
+				   strerror(errno));
+		}
+		found++;
+	}
+	closedir(proc);
+	return found ? 0 : why("there is no kswapd to renice");
+}
+
+/**
+ * ru_loop() - a loop device on a sparse file of @bytes in memory
+ *
+ * @dev, of PATH_MAX bytes, receives the node. The device goes away with the
+ * last one to have it open, or mounted.
+ */
+int ru_loop(char *dev, size_t bytes)
+{
+	struct loop_info64 info = { .lo_flags = LO_FLAGS_AUTOCLEAR };
+	int control, file, fd, nr, ret = -1;
+
+	control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
+	if (control < 0)
+		return why("no /dev/loop-control: %s (CONFIG_BLK_DEV_LOOP)",
+			   strerror(errno));
+	file = memfd_create("loop", MFD_CLOEXEC);
+	if (file < 0 || ftruncate(file, bytes)) {
+		why("memfd of %zu bytes: %s", bytes, strerror(errno));
+		goto out;
+	}
+	nr = ioctl(control, LOOP_CTL_GET_FREE);
+	if (nr < 0) {
+		why("no free loop device: %s", strerror(errno));
+		goto out;
+	}
+	snprintf(dev, PATH_MAX, "/dev/loop%d", nr);
+	if (wait_for_node(dev, 5000)) {
+		why("%s does not appear (CONFIG_DEVTMPFS, udev)", dev);
+		goto out;
+	}
+	fd = open(dev, O_RDWR | O_CLOEXEC);
+	if (fd < 0 || ioctl(fd, LOOP_SET_FD, file) ||
+	    ioctl(fd, LOOP_SET_STATUS64, &info)) {
+		why("cannot set up %s: %s", dev, strerror(errno));
+	} else {
+		/* For writing it may not be open while it is mounted. */
+		ret = undo_fd(open(dev, O_RDONLY | O_CLOEXEC), dev);
+		ret = ret < 0 ? -1 : 0;
+	}
+	if (fd >= 0)
+		close(fd);
+out:
+	if (file >= 0)
+		close(file);
+	close(control);
+	return ret;
+}
+
+/**
+ * ru_cg_create_many() - make @nr empty cgroups below @parent
+ */
+int ru_cg_create_many(const char *parent, int nr)
+{
+	char prefix[PATH_MAX], path[PATH_MAX + 16];
+	sigset_t old;
+	int i;
+
+	if (ru_cg_write(parent, "cgroup.subtree_control", "+memory") ||
+	    cg_file(prefix, parent, "empty"))
+		return -1;
+	undo_begin(&old);
+	undo_push(UNDO_RMDIRS, nr, prefix, "");
+	undo_end(&old);
+	for (i = 0; i < nr; i++) {
+		snprintf(path, sizeof(path), "%s%d", prefix, i);
+		if (mkdir(path, 0755))
+			return why("cannot make %.200s: %s", path,
+				   strerror(errno));
+	}
+	return 0;
 }

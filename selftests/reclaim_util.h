@@ -120,7 +120,13 @@ int ru_dirty_limits(size_t bytes);
 
 /* Counting of trace events; @dir must hold PATH_MAX bytes. */
 int ru_trace_has(const char *event);
+int ru_tracing(char *dir);
 int ru_trace_start(char *dir, const char *event, const char *filter);
 long long ru_trace_count(const char *dir);
+
+/* For direct reclaim: who does it, what is read, and many groups. */
+int ru_nice_kswapd(int nice);
+int ru_loop(char *dev, size_t bytes);
+int ru_cg_create_many(const char *parent, int nr);
 
 #endif /* __RECLAIM_UTIL_H */
