@@ -29,4 +29,6 @@ boot dirty_limit classic "" 9 "$@"
 boot dirty_limit mglru "" 9 "$@"
 boot thp_deferred_split classic "numa=fake=2" 11 "$@"
 boot thp_deferred_split mglru "numa=fake=2" 11 "$@"
+boot readonce classic "" 11 "$@"
+boot readonce mglru "" 11 "$@"
 exit $code
