@@ -900,7 +900,8 @@ static void run_foreign(enum ru_lru lru, const char *name)
 	slow_start = ru_disk_written(slow_dev);
 	if (slow_start < 0)
 		goto skip;
-	job.region = job.pages = files;
+	job.region = files;
+	job.pages = files;
 	job.numbered = true;
 	*w.job = job;
 	if (write(w.child.to, &order, 1) != 1) {

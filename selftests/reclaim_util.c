@@ -578,7 +578,7 @@ int ru_cg_writeback(void)
 	snprintf(path, sizeof(path), "%s/cgroup.controllers", cg_root);
 	if (read_line(path, line, sizeof(line)))
 		return -1;
-	while ((word = strsep(&rest, " \n")))
+	while ((word = strsep(&rest, "\n ")))
 		if (!strcmp(word, "io"))
 			return 0;
 	return why("no io controller in %s (CONFIG_BLK_CGROUP, or it is bound to cgroup v1)",
