@@ -77,14 +77,20 @@ def _unpack(deb, target):
     return part
 
 
+def _imported(path):
+    """Whether a tree is in the cache; git may have packed the tag away."""
+    return (path / '.git').exists() and \
+        not git(path, 'rev-parse', '-q', '--verify', 'refs/tags/base', check=False)[0]
+
+
 def from_package(base):
     """The tree of a base from its Debian package."""
     path = cache.path('tree', f'{base.name}-{base.version.replace("~", "-")}')
     version = base.version
-    if not (path / '.git/refs/tags/base').exists():
+    if not _imported(path):
         deb, version = fetch.package(base)
         path = cache.path('tree', f'{base.name}-{version.replace("~", "-")}')
-    if not (path / '.git/refs/tags/base').exists():
+    if not _imported(path):
         cache.need_space(f'the tree of {base.name}', 5000)
         say(f'unpack {deb.name}')
         part = _unpack(deb, path)
@@ -116,7 +122,7 @@ def from_user(base, where):
                            f'{dirty.splitlines()[0].strip()}', 'commit or stash them')
         head = git(where, 'rev-parse', 'HEAD')
         path = cache.path('tree', f'own-{cache.digest(str(where), head)}')
-        if not (path / '.git/refs/tags/base').exists():
+        if not _imported(path):
             cache.need_space(f'a checkout of {where}', 3000)
             part = path.with_name(path.name + '.part')
             shutil.rmtree(part, ignore_errors=True)
