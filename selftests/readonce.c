@@ -989,6 +989,7 @@ int main(int argc, char **argv)
 	bool kinds[RU_NR_LRU] = { true, true };
 	const char *env = getenv("READONCE_SCALE");
 	size_t readers, i, nr;
+	long long least_kb;
 	int opt;
 
 	while ((opt = getopt(argc, argv, "l:")) != -1)
@@ -1010,6 +1011,12 @@ int main(int argc, char **argv)
 		ksft_exit_skip("swap is on, and page cache is to be all there is to reclaim: swapoff -a\n");
 	if (!ru_one_node())
 		ksft_exit_skip("several NUMA nodes: which one gets reclaimed is not known\n");
+	/* The share of a list that has all of it would be too little. */
+	least_kb = (LEAST_EXPECTED << DEF_PRIORITY) * (page_size / 1024);
+	if (ru_meminfo_kb("MemTotal") < least_kb)
+		ksft_exit_skip("needs %lld MiB of RAM, there are %lld\n",
+			       least_kb / 1024,
+			       ru_meminfo_kb("MemTotal") / 1024);
 	if (!scale && ru_meminfo_kb("MemTotal") > FILL_MAX_KB)
 		ksft_exit_skip("fills all RAM, of which there is much: READONCE_SCALE=8\n");
 	ru_init();
