@@ -96,6 +96,7 @@ def main():
     if not found:
         raise LabError(f'git bisect run ended with {code} and names no commit')
     right = found.group(1) == bad
-    print(f'first bad commit: {git(tree.path, "log", "-1", "--format=%h %s", found.group(1))}'
+    # git does not end its own line.
+    print(f'\nfirst bad commit: {git(tree.path, "log", "-1", "--format=%h %s", found.group(1))}'
           f'{"" if right else f", and it should be {subject}"}')
     return 0 if right else 1
