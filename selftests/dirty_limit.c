@@ -681,11 +681,15 @@ static int write_in_excess(struct excess *x)
 			x->own = own;
 		if (ret < 0 || dirty < 0)
 			return -1;
+		/*
+		 * A queue that is done at once takes all of the excess along:
+		 * what counts is how it was before that.
+		 */
+		if (x->slow >= x->slow_max || ru_mono_ms() > end)
+			break;
 		x->end = dirty;
 		if (dirty > x->peak)
 			x->peak = dirty;
-		if (x->slow >= x->slow_max || ru_mono_ms() > end)
-			break;
 	}
 	x->done = ret;
 	x->written = ru_disk_written(dev) - start;
