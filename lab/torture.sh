@@ -113,8 +113,8 @@ churn_limits()
 {
 	while [ ! -e /tmp/stop ]; do
 		for limit in 64M 200M 40M 256M; do
-			echo $limit > $cg/work/memory.max 2>/dev/null
-			echo 8M > $cg/work/memory.reclaim 2>/dev/null
+			echo $limit > $cg/load/memory.max 2>/dev/null
+			echo 8M > $cg/load/memory.reclaim 2>/dev/null
 			sleep 1
 		done
 	done
@@ -148,7 +148,7 @@ mkswap $hdd > /dev/null
 mkswap $come > /dev/null
 /usr/bin/swapon -p 5 $ssd && /usr/bin/swapon -p 5 $hdd || echo "# no swap"
 mkfs.xfs -q -f $fs && mkdir -p /mnt && mount -t xfs $fs /mnt || echo "# no file system"
-group work 256M
+group load 256M
 (churn_swap $come) & swap_pid=$!
 (churn_groups) & groups_pid=$!
 (churn_limits) & limits_pid=$!
@@ -156,20 +156,20 @@ group work 256M
 # 1: the vm class of stress-ng, one after the other
 count=$(stress-ng --class 'vm?' 2>&1 | sed 's/.*: //' | wc -w)
 [ "$count" -gt 0 ] || count=50
-within work stress-ng --class vm --sequential 2 --timeout $(( part / count > 1 ? part / count : 1 )) \
+within load stress-ng --class vm --sequential 2 --timeout $(( part / count > 1 ? part / count : 1 )) \
 	--verify --oomable --temp-path /mnt --no-rand-seed > /tmp/out 2>&1
 verified /tmp/out
 result "stress-ng --class vm: no stressor fails or finds other contents than it wrote" $?
 
 # 2: huge pages, mapped, split, moved, and collapsed again
-within work stress-ng --madvise 2 --mremap 2 --fork 1 --bigheap 1 --bigheap-growth 64k \
+within load stress-ng --madvise 2 --mremap 2 --fork 1 --bigheap 1 --bigheap-growth 64k \
 	--vm 2 --vm-bytes 160M --vm-keep --mmap 1 --mmap-bytes 64M --timeout $part --verify --oomable \
 	--temp-path /mnt > /tmp/out 2>&1
 verified /tmp/out
 result "stress-ng --madvise --mremap --vm --mmap: contents are what was written" $?
 
 # 3: files written and read back by checksum, in a group at its limit
-within work fio --name=mixed --directory=/mnt --size=96m --numjobs=2 --rw=randrw --bs=4k \
+within load fio --name=mixed --directory=/mnt --size=96m --numjobs=2 --rw=randrw --bs=4k \
 	--ioengine=psync --verify=crc32c --verify_fatal=1 --time_based --runtime=$part \
 	--fsync=64 --group_reporting --output=/tmp/out > /dev/null 2>&1
 code=$?
@@ -179,7 +179,7 @@ rm -f /mnt/mixed* /mnt/mapped*
 result "fio randrw in a group: checksums are right" $code
 
 # 4: the same for a mapping, which dirties without writing
-within work fio --name=mapped --directory=/mnt --size=96m --numjobs=2 --rw=randwrite --bs=4k \
+within load fio --name=mapped --directory=/mnt --size=96m --numjobs=2 --rw=randwrite --bs=4k \
 	--ioengine=mmap --verify=crc32c --verify_fatal=1 --time_based --runtime=$part \
 	--group_reporting --output=/tmp/out > /dev/null 2>&1
 code=$?
@@ -204,7 +204,7 @@ if [ -d $fault/failslab ] && [ -d $fault/fail_page_alloc ]; then
 	n=0
 	while [ $(date +%s) -lt $end ]; do
 		# They may fail, and the kernel may not. What they write is not verified.
-		sh -c "echo 0 > $cg/work/cgroup.procs; echo 1 > /proc/self/make-it-fail
+		sh -c "echo 0 > $cg/load/cgroup.procs; echo 1 > /proc/self/make-it-fail
 		       exec stress-ng --vm 2 --vm-bytes 200M --madvise 1 --mmap 1 --timeout 5 \
 			--oomable --temp-path /mnt" > /tmp/out 2>&1
 		n=$((n + 1))
@@ -227,11 +227,11 @@ sync
 bad=0
 end=$(( $(date +%s) + 60 ))
 while :; do
-	rmdir $cg/work 2>/dev/null
+	rmdir $cg/load 2>/dev/null
 	dirty=$(awk '/^nr_dirty |^nr_writeback /{n += $2} END{print n}' /proc/vmstat)
 	used=$(awk 'NR > 1{n += $4} END{print n + 0}' /proc/swaps)	# KiB
 	# What is left in swap are pages of this shell and of init.
-	[ ! -d $cg/work ] && [ $dirty -lt 64 ] && [ $used -lt 1024 ] && break
+	[ ! -d $cg/load ] && [ $dirty -lt 64 ] && [ $used -lt 1024 ] && break
 	[ $(date +%s) -ge $end ] && { bad=1; break; }
 	echo 3 > /proc/sys/vm/drop_caches
 	sleep 1
