@@ -1200,16 +1200,9 @@ int main(int argc, char **argv)
 	size_t i, nr = 0;
 	int opt;
 
-	while ((opt = getopt(argc, argv, "l:")) != -1) {
-		if (opt != 'l')
+	while ((opt = getopt(argc, argv, "l:")) != -1)
+		if (opt != 'l' || ru_lru_option(optarg, kinds))
 			help(argv[0]);
-		for (i = 0; i < RU_NR_LRU; i++) {
-			kinds[i] = !strcmp(optarg, ru_lru_name[i]);
-			nr += kinds[i];
-		}
-		if (!nr)
-			help(argv[0]);
-	}
 
 	ksft_print_header();
 	page_size = sysconf(_SC_PAGESIZE);
