@@ -138,6 +138,35 @@ def _blame(output, kernel, tree):
     return f'build failed: {last[0].strip() if last else "no output"}'
 
 
+def _sources(tree):
+    """The files of a tree that some patch of its base touches."""
+    names = {name for path in tree.base.patches.glob('*.patch') for name in touched(path)}
+    names |= {name for path in tree.base.mutants.glob('*.patch') for name in touched(path)}
+    return sorted(name for name in names if (tree.path / name).is_file())
+
+
+def _note_times(tree, config_dir):
+    """Note contents and times of what patches touch, as the objects were made of it."""
+    noted = {name: (cache.digest((tree.path / name).read_bytes()),
+                    (tree.path / name).stat().st_mtime_ns) for name in _sources(tree)}
+    (config_dir / '.mmlab-times').write_text(json.dumps(noted))
+
+
+def _keep_times(tree, config_dir):
+    """Give files that are what they were at the last build the time they had then.
+
+    A checkout of another commit and back, as for the selftests, leaves contents as they were
+    and makes them newer than the objects: one header costs 700 of those.
+    """
+    times = config_dir / '.mmlab-times'
+    noted = json.loads(times.read_text()) if times.exists() else {}
+    for name in _sources(tree):
+        content, when = noted.get(name, ('', 0))
+        if content == cache.digest((tree.path / name).read_bytes()):
+            os.utime(tree.path / name, ns=(when, when))
+    git(tree.path, 'update-index', '-q', '--refresh', check=False)
+
+
 def kernel(tree, kern, config_dir, config_hash):
     """Build one kernel into the cache; sets image, or bad, and what was compiled."""
     kern.key = cache.digest(trees.kernel_key(tree, kern.commit), config_hash, compiler())
@@ -171,6 +200,8 @@ def kernel(tree, kern, config_dir, config_hash):
                     os.utime(tree.path / name)
             # Else the next checkout takes them for changed, writes them and has all compiled again.
             git(tree.path, 'update-index', '-q', '--refresh', check=False)
+        else:
+            _keep_times(tree, config_dir)
         last.write_text('')
         start = time.monotonic()
         log = cache.path('log', f'build-{tree.ident}-{kern.name.replace(":", "-")}.log')
@@ -180,6 +211,7 @@ def kernel(tree, kern, config_dir, config_hash):
             kern.bad = _blame(out, kern, tree)
             return kern
         last.write_text(kern.commit)
+        _note_times(tree, config_dir)
         # Patches may change Kconfig files, and make takes defaults without a word.
         bad = lost((config_dir / '.config').read_text(), options(tree.base.config))
         if bad:

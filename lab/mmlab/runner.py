@@ -110,11 +110,17 @@ def wanted(kern, test, lru, quick=False):
     """Whether a kernel is booted for a test with an LRU kind.
 
     Where one LRU kind does for mutants (Mutant-lru: in tests.conf), the other one is booted for
-    those that have rows to fail with it, and not at all when time counts (`quick`).
+    those that have rows to fail with it; when time counts (`quick`), only for those that have
+    none with the first one, instead of it.
     """
-    return (test.name in kern.tests and
-            (kern.name in ('base', 'patched') or test.mutant_lru in ('both', lru) or
-             not quick and (test.name, lru) in kern.expect))
+    if test.name not in kern.tests:
+        return False
+    if kern.name in ('base', 'patched') or test.mutant_lru == 'both':
+        return True
+    usual = (test.name, test.mutant_lru) in kern.expect
+    if lru == test.mutant_lru:
+        return usual or not quick
+    return (test.name, lru) in kern.expect and not (quick and usual)
 
 
 def _late(opts, kern):

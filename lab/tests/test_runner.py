@@ -12,7 +12,7 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from mmlab import bases, boot, refresh, runner    # noqa: E402
+from mmlab import bases, boot, build, refresh, runner    # noqa: E402
 from mmlab.ui import LabError, git                # noqa: E402
 
 
@@ -45,6 +45,11 @@ class Wanted(unittest.TestCase):
         self.assertEqual(self.booted(kern, 'classic'), ['classic', 'mglru'])
         self.assertEqual(self.booted(kern, 'classic', True), ['classic'])
 
+    def test_where_only_the_other_has_rows_to_fail_it_comes_instead(self):
+        kern = kernel('without:0001', mglru={'row'})
+        self.assertEqual(self.booted(kern, 'classic'), ['classic', 'mglru'])
+        self.assertEqual(self.booted(kern, 'classic', True), ['mglru'])
+
     def test_other_tests_are_not_booted(self):
         kern = kernel('patched')
         kern.tests = ['another']
@@ -65,6 +70,48 @@ class Wanted(unittest.TestCase):
                             'Mutant-lru: clasic\n')
             with self.assertRaisesRegex(LabError, 'Mutant-lru: clasic is not known'):
                 bases.load_tests(conf)
+
+
+class Times(unittest.TestCase):
+    """build._keep_times(): what make finds newer than its objects"""
+
+    def setUp(self):
+        self.tmp = tempfile.TemporaryDirectory()
+        self.addCleanup(self.tmp.cleanup)
+        top = Path(self.tmp.name)
+        for name in ('tree', 'out', 'patches', 'mutants'):
+            (top / name).mkdir()
+        (top / 'patches/0001-x.patch').write_text('diff --git a/one.h b/one.h\n')
+        (top / 'mutants/x.patch').write_text('diff --git a/two.c b/two.c\n')
+        self.tree = SimpleNamespace(path=top / 'tree', base=SimpleNamespace(
+            patches=top / 'patches', mutants=top / 'mutants'))
+        self.out = top / 'out'
+        git(self.tree.path, 'init', '-q')
+        for name in ('one.h', 'two.c'):
+            self.write(name, 'old', 1000)
+        build._note_times(self.tree, self.out)
+
+    def write(self, name, text, when):
+        (self.tree.path / name).write_text(text)
+        os.utime(self.tree.path / name, (when, when))
+
+    def times(self):
+        build._keep_times(self.tree, self.out)
+        return [(self.tree.path / name).stat().st_mtime for name in ('one.h', 'two.c')]
+
+    def test_there_and_back_is_not_newer(self):
+        self.write('one.h', 'new', 2000)
+        self.write('one.h', 'old', 3000)
+        self.assertEqual(self.times(), [1000, 1000])
+
+    def test_a_change_is_newer(self):
+        self.write('two.c', 'new', 2000)
+        self.assertEqual(self.times(), [1000, 2000])
+
+    def test_nothing_noted_changes_nothing(self):
+        self.write('one.h', 'old', 3000)
+        (self.out / '.mmlab-times').unlink()
+        self.assertEqual(self.times(), [3000, 1000])
 
 
 class Format(unittest.TestCase):
