@@ -991,8 +991,8 @@ static int row_removed(const struct ctx *c)
 }
 
 /*
- * The storm: threads which unmap, free, move and share parts of huge pages in
- * all ways there are, while those are split by reclaim and through debugfs, and
+ * The storm: threads which unmap, free, move, lock and share parts of huge pages
+ * in all ways there are, while those are split by reclaim and through debugfs, and
  * khugepaged makes new ones. No page may ever have other contents than it
  * should.
  */
@@ -1114,7 +1114,7 @@ static void *storm_thread(void *arg)
 			nr = storm_pages() - first;
 		len = nr * page_size;
 		q = t->spare + first * page_size;
-		switch (rand_r(&t->seed) % 6) {
+		switch (rand_r(&t->seed) % 7) {
 		case 0:
 			storm_want(t, first, nr, true);
 			if (madvise(p, len, MADV_DONTNEED))
@@ -1152,6 +1152,21 @@ static void *storm_thread(void *arg)
 		case 4:
 			if (op % 4 == 0 && !storm_share(t))
 				t->failed = "fork";
+			break;
+		case 5:
+			/*
+			 * Part of a huge page is locked while that may be split,
+			 * and not for longer: MADV_DONTNEED refuses.
+			 */
+			if (mlock(p, len)) {
+				t->failed = "mlock";
+				break;
+			}
+			storm_write(t, first, nr);
+			if (!storm_check(t, 32))
+				t->failed = "contents of locked memory";
+			if (munlock(p, len))
+				t->failed = "munlock";
 			break;
 		default:
 			/* All of a huge page, for there to be huge ones. */
