@@ -368,10 +368,11 @@ static int press(enum ru_lru lru, const struct row *row, struct group *g,
 	if (row->pressure == FROM_OUTSIDE) {
 		/*
 		 * Four times what goes through a group, or until what has to
-		 * happen has. Settling makes sure that kswapd does not decide
+		 * happen has: aging ends when half of the hot pages have moved,
+		 * or a few less. Settling makes sure that kswapd does not decide
 		 * on what was true before the group was there.
 		 */
-		want = row->outcome == AGED ? hot_pages(row) / 2 : 0;
+		want = row->outcome == AGED ? hot_pages(row) * 3 / 8 : 0;
 		if (ru_cg_settle())
 			return -1;
 		return stream_outside(g, stream, pos, 4 * stream_pages(), want);

@@ -921,17 +921,22 @@ static void run_dying(size_t readers)
 }
 
 /* XFS on a loop device, as in the report; ext4 where there is no XFS. */
-static int make_fs(void)
+static int make_fs(size_t readers)
 {
 	char dev[PATH_MAX], first[sizeof(ru_why) / 2];
 
 	if (ru_loop(dev, 1024 * MIB))
 		return -1;
-	if (!ru_mount_new(dev, "xfs", fs))
+	if (!ru_mount_new(dev, "xfs", fs)) {
+		ksft_print_msg("%zu readers, files on XFS\n", readers);
 		return 0;
+	}
 	snprintf(first, sizeof(first), "%.200s", ru_why);
-	if (!ru_mount_new(dev, "ext4", fs))
+	if (!ru_mount_new(dev, "ext4", fs)) {
+		ksft_print_msg("%zu readers, files on ext4: %s\n", readers,
+			       first);
 		return 0;
+	}
 	strncat(ru_why, "; ", sizeof(ru_why) - strlen(ru_why) - 1);
 	strncat(ru_why, first, sizeof(ru_why) - strlen(ru_why) - 1);
 	return -1;
@@ -948,8 +953,7 @@ static void run_rows(enum ru_lru lru, size_t readers)
 	lru_kind = lru;
 	lru_name = ru_lru_name[lru];
 	if (ru_lru_select(lru) || ru_pin_settings() || ru_shmem_huge_off() ||
-	    ru_nice_kswapd(19) ||
-	    make_fs()) {
+	    ru_nice_kswapd(19) || make_fs(readers)) {
 		for (i = 0; i < ROWS; i++)
 			skipped(names[i]);
 		ru_unwind(mark);
