@@ -507,6 +507,64 @@ skip:
 }
 
 /*
+ * The limit of a group falls below what it has dirty, while it writes: that is
+ * written, no task is killed for it, and the group goes on within what it has.
+ */
+static void run_memcg_lowered(enum ru_lru lru, const char *name)
+{
+	const struct ru_disk_spec disk = { .mb = DISK_MB(2 * CG_WRITE) };
+	long long end = ru_mono_ms() + TIMEOUT_MS, before = 0, dirty, kills;
+	char cg[PATH_MAX], dev[PATH_MAX], path[PATH_MAX + 32];
+	static struct writer w;
+	int fd, ret;
+
+	if (ru_cg_writeback() || wait_until_clean() ||
+	    ru_cg_create(cg, NULL, "dirty_limit") ||
+	    ru_cg_write_bytes(cg, "memory.max", 2 * CG_MAX * page_size) ||
+	    ru_disk_make(dev, &disk))
+		goto skip;
+	fd = ru_disk_open(dev, O_RDWR);
+	if (fd < 0 || writer_start(&w, cg) ||
+	    writer_go(&w, fd, 2 * CG_WRITE, SIZE_MAX))
+		goto skip;
+	while ((dirty = dirty_pages()) <= (long long)CG_LIMIT) {
+		if (dirty < 0)
+			goto skip;
+		if (ru_mono_ms() > end) {
+			snprintf(ru_why, sizeof(ru_why),
+				 "a group has only %lld of %lu pages dirty",
+				 dirty, 2 * CG_LIMIT);
+			goto skip;
+		}
+	}
+	before = dirty;
+	if (ru_cg_write_bytes(cg, "memory.max", CG_MAX * page_size))
+		goto skip;
+	do {
+		size_t pages = writer_pages(&w);
+
+		/* It goes on, which shows in both. */
+		do {
+			ret = writer_wait(&w, SAMPLE_MS);
+			dirty = dirty_pages();
+		} while (!ret && writer_pages(&w) - pages < CG_LIMIT / 4 &&
+			 ru_mono_ms() < end);
+	} while (!ret && dirty > (long long)CG_LIMIT && ru_mono_ms() < end);
+	snprintf(path, sizeof(path), "%s/memory.events", cg);
+	kills = ru_key(path, "oom_kill");
+	if (dirty < 0 || kills < 0)
+		goto skip;
+	ksft_print_msg("counters[%s]: dirty_before=%lld dirty=%lld oom_kill=%lld\n",
+		       name, before, dirty, kills);
+	ksft_print_msg("dirty %lld pages, at most %lu; %lld tasks were killed, none\n",
+		       dirty, CG_LIMIT, kills);
+	result(lru, name, !ret && dirty <= (long long)CG_LIMIT && !kills, NULL);
+	return;
+skip:
+	skip(lru, name);
+}
+
+/*
  * Being exact has its price, and should cost those who are throttled. A group
  * that never has more than a quarter of its limit dirty does not need to.
  */
@@ -840,9 +898,10 @@ static void run_medium_bound(enum ru_lru lru, const char *name)
 }
 
 /*
- * A disk that takes 20 pages a second, and of which nothing was known, has
- * hardly any share of the limit. It gets what wb_stat_error() lets everybody
- * have, 8 * (1 + log2(n)) pages for each of n CPUs, and what it writes.
+ * A disk that takes a page in two seconds, of which nothing was known, stands
+ * still for all of the row. It has no share of the limit, and gets what
+ * wb_stat_error() lets everybody have, 8 * (1 + log2(n)) pages for each of n
+ * CPUs, and what it writes.
  */
 static void run_stalled(enum ru_lru lru, const char *name)
 {
@@ -850,7 +909,7 @@ static void run_stalled(enum ru_lru lru, const char *name)
 	struct excess x = {
 		.disk = {
 			.mb = DISK_MB(LIMIT_BEFORE),
-			.delay_ns = SLOW_NS / 2, .depth = 1,
+			.delay_ns = 20 * SLOW_NS, .depth = 1,
 			.request_pages = 1,
 		},
 		.want = SIZE_MAX, .slow_max = 640,
@@ -1141,6 +1200,9 @@ static const struct row rows[] = {
 	}, {
 		.name = "memcg, XFS: dirty pages stay at the limit",
 		.run = run_memcg_xfs, .classic_only = true,
+	}, {
+		.name = "memcg, memory.max lowered: writing goes on",
+		.run = run_memcg_lowered, .classic_only = true,
 	}, {
 		.name = "memcg below its limit: no flush",
 		.run = run_memcg_flushes, .classic_only = true,
