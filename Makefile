@@ -7,14 +7,14 @@
 # README.md says more.
 
 export BASE TESTS LRU MODE TREE CPUS RUNS MUTANTS RESULTS FROM FLAVOUR MINUTES MUTANT
-export TOPIC VERSION CHANGES AFTER ASSISTED DISCLOSE
+export TOPIC VERSION CHANGES AFTER ASSISTED DISCLOSE KERNELS
 
 PY := PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=lab python3
 
 help:
 	@sed -n '/^## Commands/,/^## /p' README.md | sed '1d;$$d'
 
-run check report profile torture bisect refresh deps send jobs: python
+run check report profile torture bisect refresh deps send jobs field: python
 	@$(PY) -m mmlab $@
 
 # Everything else is installed by the lab itself.
@@ -31,4 +31,4 @@ clean:
 	rm -rf results out
 	$(MAKE) -C selftests clean
 
-.PHONY: help run check report profile torture bisect refresh deps send jobs python clean
+.PHONY: help run check report field profile torture bisect refresh deps send jobs python clean

@@ -16,7 +16,11 @@
  *   mmlab.stamp=1     say before each result when it came
  *   mmlab.profile=1   count all calls of kernel functions during the test
  *
- * and the report goes to the console, one "MMLAB: " line each; the parser is
+ * A kernel of a distribution has as modules what the lab's has built in: those in
+ * /modules are loaded first, in the order of their names, NNN-MODULE.ko, and
+ * MODULE.PARAMETER=VALUE on the kernel command line is for them too.
+ *
+ * The report goes to the console, one "MMLAB: " line each; the parser is
  * lab/mmlab/ktap.py. A log without "MMLAB: end" is that of a crashed guest.
  */
 #define _GNU_SOURCE
@@ -35,6 +39,7 @@
 #include <sys/reboot.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
@@ -425,6 +430,49 @@ static void profile_print(void)
 	}
 }
 
+/* What is on the kernel command line for a module, as modprobe collects it. */
+static void module_params(const char *module, char *buf, size_t size)
+{
+	size_t len = strlen(module), used = 0;
+	const char *p = cmdline;
+
+	buf[0] = '\0';
+	while (*(p += strspn(p, " \n"))) {
+		size_t word = strcspn(p, " \n");
+
+		if (!strncmp(p, module, len) && p[len] == '.' &&
+		    used + word < size)
+			used += sprintf(buf + used, "%.*s ",
+					(int)(word - len - 1), p + len + 1);
+		p += word;
+	}
+}
+
+static void load_modules(void)
+{
+	char path[300], params[256];
+	struct dirent **names;
+	int i, nr, fd;
+
+	nr = scandir("/modules", &names, NULL, alphasort);
+	for (i = 0; i < nr; i++) {
+		char *name = strchr(names[i]->d_name, '-');
+		char *end = strrchr(names[i]->d_name, '.');
+
+		if (!name || !end || strcmp(end, ".ko"))
+			continue;
+		snprintf(path, sizeof(path), "/modules/%s", names[i]->d_name);
+		*end = '\0';
+		module_params(name + 1, params, sizeof(params));
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+		if (fd < 0 || syscall(SYS_finit_module, fd, params, 0))
+			printf("MMLAB: cannot load %s: %s\n", name + 1,
+			       strerror(errno));
+		if (fd >= 0)
+			close(fd);
+	}
+}
+
 static void mount_all(void)
 {
 	static const struct {
@@ -462,11 +510,15 @@ int main(void)
 	int n = 0, status;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
+	/* File systems may be in modules, and parameters of these in /proc. */
+	mkdir("/proc", 0755);
+	mount("proc", "/proc", "proc", 0, NULL);
+	read_file("/proc/cmdline", cmdline, sizeof(cmdline));
+	load_modules();
 	mount_all();
 	setenv("PATH", "/usr/sbin:/usr/bin:/sbin:/bin", 1);
 	setenv("HOME", "/", 1);
 	/* Printk from KERN_WARNING up goes to the console as well. */
-	read_file("/proc/cmdline", cmdline, sizeof(cmdline));
 	uname(&u);
 	sysinfo(&info);
 	printf("\nMMLAB: boot %s cpus=%ld mem_kb=%lu\n", u.release,

@@ -8,7 +8,7 @@ from . import ui
 
 VERBS = {'run': 'runner', 'check': 'check', 'report': 'evidence', 'profile': 'profile',
          'torture': 'torture', 'bisect': 'bisect', 'refresh': 'refresh', 'deps': 'deps',
-         'send': 'send', 'jobs': 'jobs'}
+         'send': 'send', 'jobs': 'jobs', 'field': 'field'}
 
 
 def main():
@@ -22,7 +22,7 @@ def main():
         try:
             return module.main()
         finally:
-            if (sys.argv[1] in ('run', 'report', 'profile', 'torture', 'bisect')
+            if (sys.argv[1] in ('run', 'report', 'profile', 'torture', 'bisect', 'field')
                     and len(sys.argv) == 2):
                 print('\n'.join(ui.budget()))
     return ui.main_guard(call)

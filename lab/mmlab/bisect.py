@@ -77,7 +77,7 @@ def main():
     config_dir, _ = build.configure(tree)
     with stage('selftests'):
         tests_dir = build.selftests(tree, patched.commit, config_dir)
-        image = build.image(tree, tests_dir, [test])
+        image = build.image(tests_dir, [test])
     subject = f'with {mutant.path.name}'
     count = git(tree.path, 'rev-list', '--count', f'{good}..{head}')
     with stage('bisect', f'{count} commits, {test.name} {lru}'):

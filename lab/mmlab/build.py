@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
 """Configure and build kernels, the selftests, and the initramfs."""
 
+import gzip
 import json
 import os
 import re
 import shutil
+import stat
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -297,11 +299,35 @@ def find_tool(name):
     return found
 
 
-def image(tree, tests_dir, tests, tools=(), extra=None):
+def _member(name, mode, data=b'', device=(0, 0)):
+    """A member of a cpio archive in the format "newc", which is what the kernel unpacks."""
+    name = name.lstrip('/').encode() + b'\0'
+    # inode, mode, uid, gid, links, mtime, size, device of the file system, device, name, checksum
+    numbers = (0, mode, 0, 0, 1, 0, len(data), 0, 0, *device, len(name), 0)
+    head = b'070701' + b''.join(b'%08X' % number for number in numbers) + name
+    return head + bytes(-len(head) % 4) + data + bytes(-len(data) % 4)
+
+
+def archive(files, links=()):
+    """An initramfs, not compressed: files {path in the guest: path here} and links [(path, target)].
+
+    Made here, as the nodes in it would take root to make in a directory.
+    """
+    dirs = {'/dev', '/proc', '/sys', '/tmp', '/tests', '/bin', '/sbin', '/usr', '/usr/bin', '/etc'}
+    for dest in files:
+        dirs |= {str(parent) for parent in Path(dest).parents} - {'/'}
+    parts = [_member(name, stat.S_IFDIR | 0o755) for name in sorted(dirs)]
+    parts.append(_member('/dev/console', stat.S_IFCHR | 0o600, device=(5, 1)))
+    parts += [_member(name, stat.S_IFLNK | 0o777, target.encode()) for name, target in links]
+    parts += [_member(dest, stat.S_IFREG | 0o755, Path(source).read_bytes())
+              for dest, source in sorted(files.items())]
+    return b''.join(parts) + _member('TRAILER!!!', 0)
+
+
+def image(tests_dir, tests, tools=(), extra=None):
     """Build an initramfs with init, busybox, the tests and their tools; its path.
 
     tools: more programs; extra: more files, {path in the guest: path here}.
-    gen_init_cpio of the tree makes it: no root and no loop device needed.
     """
     init = cache.path('init', cache.digest(ROOT / 'lab/init.c', compiler()))
     if not init.exists():
@@ -318,28 +344,12 @@ def image(tree, tests_dir, tests, tools=(), extra=None):
     for source in [files[dest] for dest in list(files) if not dest.startswith('/bin/busybox')]:
         for lib in _libraries(source):
             files[lib] = Path(lib)
-    dirs = {'/dev', '/proc', '/sys', '/tmp', '/tests', '/bin', '/sbin', '/usr', '/usr/bin', '/etc'}
-    for dest in files:
-        parent = Path(dest).parent
-        while str(parent) != '/':
-            dirs.add(str(parent))
-            parent = parent.parent
-    lines = [f'dir {d} 755 0 0' for d in sorted(dirs)]
-    lines.append('nod /dev/console 600 0 0 c 5 1')
-    lines.append('slink /bin/sh busybox 777 0 0')
-    lines += [f'file {dest} {source} 755 0 0' for dest, source in sorted(files.items())]
-    key = cache.digest('\n'.join(lines), *[Path(s).read_bytes() for s in files.values()])
-    done = cache.path('image', f'{key}.gz')
+    data = archive(files, [('/bin/sh', 'busybox')])
+    done = cache.path('image', f'{cache.digest(data)}.gz')
     if not done.exists():
-        spec = done.with_suffix('.list')
-        spec.write_text('\n'.join(lines) + '\n')
-        source = tree.path / 'usr/gen_init_cpio.c'
-        gen = cache.path('init', f'gen_init_cpio-{cache.digest(source, compiler())}')
-        if not gen.exists():
-            run(['gcc', '-O2', '-o', str(gen), str(source)])
-        run(['bash', '-o', 'pipefail', '-c', '"$1" "$2" | gzip -1n > "$3"', 'bash', str(gen),
-             str(spec), f'{done}.part'])
-        os.rename(f'{done}.part', done)
+        part = Path(f'{done}.part')
+        part.write_bytes(gzip.compress(data, 1, mtime=0))
+        os.rename(part, done)
     return done
 
 

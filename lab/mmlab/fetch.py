@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Get the source of a base as a Debian package, with an apt state of our own.
+"""Get the source of a base, or a kernel, as Debian packages, with an apt state of our own.
 
 apt's lists, its sources and what it downloads are kept in the cache. The
 mirror is the one that the system is configured for; what comes from it is
@@ -8,6 +8,7 @@ lists and packages are read, and never changed.
 """
 
 import os
+import re
 import shutil
 
 from . import cache
@@ -65,6 +66,62 @@ def _setup(suites):
     return root, {'APT_CONFIG': str(root / 'apt.conf')}
 
 
+def update(what, suites, else_):
+    """apt-get update for suites, of which `what` is wanted: (directory, environment of apt)."""
+    if not shutil.which('apt-get'):
+        raise LabError('this is not a Debian system: there is no apt-get to fetch '
+                       f'{what} with', else_)
+    root, env = _setup(suites)
+    code, out = run(['apt-get', 'update', '-q'], env=env, check=False,
+                    log=root / 'update.log')
+    if code:
+        why = next((line for line in out.splitlines() if line.startswith(('E:', 'Err'))),
+                   'apt-get update failed')
+        raise LabError(f'cannot fetch {what}: {why}', f'check the network, or {else_}')
+    return root, env
+
+
+def madison(env, name):
+    """What apt has of a package, the newest first: [(version, suite)]."""
+    _, out = run(['apt-cache', 'madison', name], env=env, check=False)
+    found = [line.split('|') for line in out.splitlines() if line.count('|') >= 2]
+    return [(version.strip(), where.split()[1].rpartition('/')[0])
+            for _, version, where, *_ in found]
+
+
+def download(root, env, name, version):
+    """The .deb of a version of a package in the cache, downloaded if need be."""
+    done = cache.path('deb', f'{name}_{version}.deb')
+    if done.exists():
+        return done
+    shutil.rmtree(root / 'download')
+    (root / 'download').mkdir()
+    run(['apt-get', 'download', '-q', f'{name}={version}'], env=env,
+        cwd=root / 'download', log=root / 'download.log')
+    debs = list((root / 'download').glob('*.deb'))
+    if len(debs) != 1:
+        raise LabError(f'apt-get download of {name} left {len(debs)} files',
+                       f'see {root}/download.log')
+    os.rename(debs[0], done)
+    return done
+
+
+def same_version(env, name, version):
+    """A package, and what it depends on in its own version, directly or not: names.
+
+    A meta package has nothing but dependencies; and of late Debian has the modules and the image
+    of a kernel in packages of their own.
+    """
+    names, todo = [], [name]
+    while todo:
+        names.append(todo.pop())
+        _, out = run(['apt-cache', 'show', f'{names[-1]}={version}'], env=env)
+        for line in re.findall(r'^(?:Pre-)?Depends: (.*)$', out, re.M):
+            todo += [other for other, exact in re.findall(r'(\S+) \(= ([^)]+)\)', line)
+                     if exact == version and other not in names + todo]
+    return names
+
+
 def package(base):
     """The .deb with the source of a base: (path, version), downloaded if need be.
 
@@ -75,19 +132,9 @@ def package(base):
     if done.exists():
         return done, base.version
     cache.need_space(f'the source package of {base.name}', 300)
-    if not shutil.which('apt-get'):
-        raise LabError('this is not a Debian system: there is no apt-get to fetch '
-                       f'{base.package} with', 'use TREE=/path/to/linux')
-    root, env = _setup(base.suites)
-    code, out = run(['apt-get', 'update', '-q'], env=env, check=False,
-                    log=root / 'update.log')
-    if code:
-        why = next((line for line in out.splitlines() if line.startswith(('E:', 'Err'))),
-                   'apt-get update failed')
-        raise LabError(f'cannot fetch {base.package} {base.version}: {why}',
-                       'check the network, or use TREE=/path/to/linux')
-    _, out = run(['apt-cache', 'madison', base.package], env=env, check=False)
-    versions = [line.split('|')[1].strip() for line in out.splitlines() if line.count('|') >= 2]
+    root, env = update(f'{base.package} {base.version}', base.suites,
+                       'use TREE=/path/to/linux')
+    versions = [version for version, _ in madison(env, base.package)]
     version = base.version
     if version not in versions:
         if not versions:
@@ -96,16 +143,4 @@ def package(base):
         version = versions[0]
         say(f'!!! {base.package} {base.version} IS GONE: taking {version} instead. The series is '
             'made for the pinned version; it must apply with no fuzz, offsets are shown.')
-        done = cache.path('deb', f'{base.package}_{version}.deb')
-        if done.exists():
-            return done, version
-    shutil.rmtree(root / 'download')
-    (root / 'download').mkdir()
-    run(['apt-get', 'download', '-q', f'{base.package}={version}'], env=env,
-        cwd=root / 'download', log=root / 'download.log')
-    debs = list((root / 'download').glob('*.deb'))
-    if len(debs) != 1:
-        raise LabError(f'apt-get download of {base.package} left {len(debs)} files',
-                       f'see {root}/download.log')
-    os.rename(debs[0], done)
-    return done, version
+    return download(root, env, base.package, version), version

@@ -150,7 +150,7 @@ def prepare(base, opts, tests):
     with stage('selftests', f'make -C tools/testing/selftests TARGETS={base.selftests.split("/")[-1]}'):
         tests_dir = build.selftests(tree, kerns[1].commit, config_dir)
     with stage('image'):
-        image = build.image(tree, tests_dir, tests)
+        image = build.image(tests_dir, tests)
     return tree, kerns, tests_dir, image, config_hash
 
 
@@ -269,16 +269,21 @@ def run_base(base, opts, tests):
         results['notes'].append(f'after {opts.deadline // 60:.0f} minutes {unbuilt} kernels were '
                                 f'not built, and {late} boots of others not made: '
                                 f'make run BASE={base.name} does')
-    target = Path(opts.results) / results['run']
+    keep(results, report.markdown(results), work, opts.results)
+    return results, kerns, tests_dir, image
+
+
+def keep(results, text, work, directory):
+    """Write results.json and report.md, and move both and the logs to where the user wants them."""
+    target = Path(directory) / results['run']
     while target.exists():      # another run that ended within the same second
         target = target.with_name(target.name + '+')
     target.parent.mkdir(parents=True, exist_ok=True)
     # The reports first: an interruption in between costs no boot.
     (work / 'results.json').write_text(json.dumps(results, indent=1) + '\n')
-    (work / 'report.md').write_text(report.markdown(results))
+    (work / 'report.md').write_text(text)
     shutil.move(str(work), str(target))
     results['dir'] = str(target)
-    return results, kerns, tests_dir, image
 
 
 def verdict(results):
@@ -311,6 +316,13 @@ def show(results):
     print(f'again:   {results["reproduce"]}')
 
 
+def writable(directory):
+    """Make the directory for results; a LabError when nothing can be written there."""
+    Path(directory).mkdir(parents=True, exist_ok=True)
+    if not os.access(directory, os.W_OK):
+        raise LabError(f'{directory} may not be written to', 'set RESULTS= to another directory')
+
+
 def main():
     """make run"""
     opts = Options.from_env()
@@ -320,9 +332,7 @@ def main():
         say('BASE=mainline, the tree that patches are sent for; BASE=6.1 or BASE=all for the others')
     if opts.tree and len(picked) > 1:
         raise LabError('TREE= is one tree, and BASE= names several', 'pick one BASE')
-    Path(opts.results).mkdir(parents=True, exist_ok=True)
-    if not os.access(opts.results, os.W_OK):
-        raise LabError(f'{opts.results} may not be written to', 'set RESULTS= to another directory')
+    writable(opts.results)
     deps.ensure(deps.RUN, [tool for t in tests for tool in t.tools])
     cache.lock()
     code = 0

@@ -94,7 +94,7 @@ def torture(base, flavour, minutes, tests, kinds):
     with stage('selftests'):
         tests_dir = build.selftests(tree, kern.commit, config_dir)
     with stage('image'):
-        image = build.image(tree, tests_dir, tests, TOOLS,
+        image = build.image(tests_dir, tests, TOOLS,
                             {'/tests/torture.sh': ROOT / 'lab/torture.sh'})
     ours = functions(tree, kern.patches)
     khz = boot.tsc_khz()

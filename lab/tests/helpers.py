@@ -217,7 +217,6 @@ def kernel_tree(where, line="7.3", source=None, repo=False):
     write(where / "mm/vmscan.c", source or vmscan())
     write(where / "tools/testing/selftests/mm/Makefile", "all:\n")
     write(where / "Documentation/mm.rst", "mm\n")
-    write(where / "usr/gen_init_cpio.c", "int main(void) { return 0; }\n")
     script(where / "scripts/kconfig/merge_config.sh", 'shift 3; to=$1; shift; cat "$@" >> "$to"')
     if repo:
         git(where, "init", "-q")

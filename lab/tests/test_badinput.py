@@ -546,7 +546,7 @@ class Fetch(Case):
                 mock.patch.dict(os.environ, PATH="/nowhere"):
             self.refused(guarded(trees.get, bases.load_bases(lab.root / "bases")["6.1"]),
                          "this is not a Debian system: there is no apt-get to fetch "
-                         "linux-source-6.1 with: use TREE=/path/to/linux")
+                         "linux-source-6.1 6.1.9-1 with: use TREE=/path/to/linux")
 
     def test_pinned_version_is_gone(self):
         lab.offer("7.3-1", "7.3~rc8-1", source=vmscan(shift=2))
