@@ -217,13 +217,12 @@ def choose(dep, softdep, builtin, wanted=MODULES):
     inside = {_module(path) for path in builtin.split()}
     order = []
 
-    def add(name):
-        if name in order or name not in files:
+    def add(name, above=()):
+        # Of two that name each other, neither has to be first.
+        if name in order or name in above or name not in files:
             return
         for other in needs[name] + before.get(name, []):
-            # Two that name each other: neither has to be first.
-            if name not in needs.get(other, []) + before.get(other, []):
-                add(other)
+            add(other, (*above, name))
         order.append(name)
 
     for name in wanted:
@@ -309,8 +308,14 @@ def entry(kern, test, lru, n, result, judged):
 
 
 def crashed(run_):
-    """Whether a boot came to no result: what the lab, not the kernel, has to answer for."""
-    return run_['status'] not in ('PASS', 'FAIL', 'SKIP') or not run_['rows']
+    """Whether a boot came to no result."""
+    return run_['status'] not in ('PASS', 'FAIL', 'SKIP')
+
+
+def unchecked(results):
+    """Boots that came to no result, and tests of which no row was checked on a kernel."""
+    return [r for r in results['runs']
+            if crashed(r) or r['skipped'] == len(r['rows'])]
 
 
 # --- the tables --------------------------------------------------------------
@@ -513,7 +518,7 @@ def show(results):
     print(details(results))
     for note in results['notes']:
         print(f'note: {note}')
-    for r in results['runs']:
+    for r in unchecked(results):
         if crashed(r):
             print(f'\n{r["kernel"]} {r["test"]} {r["lru"]}: {r["why"]}; the log ends:')
             print('\n'.join('    ' + line for line in r['tail']))
@@ -535,4 +540,4 @@ def main():
     cache.lock()
     results = field_run(kernels, opts, tests, names)
     show(results)
-    return int(any(crashed(r) for r in results['runs']))
+    return int(bool(unchecked(results)))
