@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 # make run     fetch, build, boot base, patched and mutant kernels, print the table
+# make field   the tests on kernels as Debian built them
 # make check   the project's tests
 # make report  base against patched with statistics, as report.md and report.html
 # make profile calls of kernel functions, base against patched

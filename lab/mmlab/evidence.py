@@ -454,6 +454,7 @@ def load(directory):
     try:
         results = json.loads(path.read_text())
         results['runs'][0]['kernel']
+        results['kernels'][0]['desc']       # those of make field have none
     except FileNotFoundError as err:
         raise LabError(f'FROM={directory}: there is no results.json') from err
     except (ValueError, KeyError, IndexError, TypeError) as err:

@@ -165,6 +165,9 @@ def unpack(kern):
                  str(deb), str(part)])
         release = _one(kern, part, 'lib/modules/*/modules.builtin').parent.name
         run(['depmod', '-b', str(part), release], env={'PATH': deps.sbin()})
+        for old in top.parent.glob(f'{kern.name}-*/'):
+            if old != part:
+                shutil.rmtree(old)          # of a version before: 100 MiB
         cache.replace(part, top)
     kern.release = _one(kern, top, 'lib/modules/*/modules.builtin').parent.name
     kern.image = _one(kern, top, f'boot/vmlinuz-{kern.release}',
@@ -178,7 +181,7 @@ def unpack(kern):
     kern.modules = []
     for nr, path in enumerate(paths):
         name = f'{nr:03}-{_module(path)}.ko'
-        plain = cache.path('field', f'{top.name}.modules', name)
+        plain = cache.path('field', top.name, 'plain', name)
         plain.write_bytes(_plain(lib / path))
         kern.modules.append((f'/modules/{name}', plain))
 
