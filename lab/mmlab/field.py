@@ -286,7 +286,7 @@ def verdict(result, wanted, tells, key_rows):
         return UNKNOWN, f'the guest ran {result.test} {result.lru}'
     failed = [row.name for row in result.rows if row.status == 'not ok']
     if tells.intersection(failed):
-        return HAS, ''
+        return HAS, f'left behind: {", ".join(result.leaks)}' if result.leaks else ''
     if failed:
         return UNKNOWN, f'a row fails that no reported problem is known to: {"; ".join(failed)}'
     checked = {row.name for row in result.rows if row.status == 'ok'}
@@ -390,10 +390,10 @@ def details(results):
     for (kern, test), rows in skipped.items():
         lines.append(f'  {kern} {test}')
         lines += [f'    {name} ({", ".join(kinds)})' for name, kinds in rows.items()]
-    unknown = [r for r in results['runs'] if r['verdict'] == UNKNOWN]
-    if unknown:
-        lines += ['', 'cannot tell:']
-    lines += [f'  {r["kernel"]} {r["test"]} {r["lru"]}: {r["why"]}' for r in unknown]
+    for word, head in ((UNKNOWN, 'cannot tell:'), (HAS, 'worth a look:')):
+        odd = [r for r in results['runs'] if r['verdict'] == word and r['why']]
+        lines += ['', head] if odd else []
+        lines += [f'  {r["kernel"]} {r["test"]} {r["lru"]}: {r["why"]}' for r in odd]
     return '\n'.join(lines)
 
 

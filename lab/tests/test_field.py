@@ -202,6 +202,12 @@ class Verdict(unittest.TestCase):
     def test_has_it(self):
         self.assertEqual(self.verdict(log('not ok the bug', 'ok control'))[0], field.HAS)
 
+    def test_has_it_and_leaves_something(self):
+        result = log('not ok the bug', end='MMLAB: leak new: swap /dev/x\nMMLAB: end')
+        self.assertEqual(self.verdict(result), (field.HAS, 'left behind: new: swap /dev/x'))
+        self.assertIn('worth a look:\n  6.1 aging classic: left behind: new: swap /dev/x',
+                      field.details(Tables().results(('6.1', 'classic', result))))
+
     def test_has_not(self):
         self.assertEqual(self.verdict(log('ok the bug', 'ok control', code=0)), (field.NOT, ''))
 
