@@ -33,6 +33,9 @@ PACKAGES = ('gcc', 'libc6-dev', 'make', 'kmod', 'python3', 'linux-libc-dev', 'qe
 # Such a kernel has ten times as much built in as the lab's, and takes as long to get to init.
 BOOT_SECONDS = 4 * boot.BOOT_SECONDS
 
+# How often a guest is booted that dies of what is not its own.
+ATTEMPTS = 3
+
 # A guest can emulate two nodes by itself where CONFIG_NUMA_EMU is on; else QEMU makes them.
 FAKE_NODES = 'numa=fake=2'
 
@@ -442,6 +445,25 @@ def guest(kern, test):
     return replace(test, cmdline=' '.join(words)), more
 
 
+def attempt(cmd, log, timeout, notes):
+    """Boot, unless the log is there of an interrupted run: a ktap.Result.
+
+    QEMU's MTTCG can lose the race between a vCPU that patches code and one that executes it, of
+    which the guest dies with an int3. The lab's own kernels have no jump labels for that; these
+    have, and are booted again.
+    """
+    result = boot.judge(log) if log.exists() else boot.boot(cmd, log, timeout)
+    for nr in range(1, ATTEMPTS):
+        if result.status != 'OOPS' or 'int3' not in result.reason:
+            break
+        os.rename(log, log.with_suffix(f'.int3-{nr}'))
+        notes.append(f'{log.stem}: the guest died of an int3, which is of QEMU, and was booted '
+                     'again')
+        say(f'!!! {notes[-1]}')
+        result = boot.boot(cmd, log, timeout)
+    return result
+
+
 def default_lru(config):
     """Which LRU a kernel runs on unless told otherwise, in words."""
     if config.get('CONFIG_LRU_GEN') != 'y':
@@ -498,8 +520,8 @@ def field_run(kernels, opts, tests, names):
                 continue
             name = f'{kern.name}-{test.name}-{lru}-{n}.log'
             log = work / 'logs' / name
-            result = boot.judge(log) if log.exists() else boot.boot(
-                qemu(kern, test, lru), log, BOOT_SECONDS + test.timeout)
+            result = attempt(qemu(kern, test, lru), log, BOOT_SECONDS + test.timeout,
+                             results['notes'])
             judged = verdict(result, (test.name, lru), tells.get(test.name, set()),
                              keys.get((test.name, lru), set()))
             results['runs'].append(dict(entry(kern, test, lru, n, result, judged),

@@ -248,6 +248,45 @@ class Verdict(unittest.TestCase):
             self.assertLessEqual(rows, tells[test])
 
 
+class Attempts(unittest.TestCase):
+    """A guest that QEMU's race kills is booted again, and no other one."""
+
+    INT3 = '[    4.0] Oops: int3: 0000 [#1] SMP\n'
+
+    def attempt(self, *texts, left=None):
+        boots = iter(texts)
+
+        def boot_(_, where, __):
+            where.write_text(next(boots))
+            return field.boot.judge(where)
+
+        notes = []
+        with tempfile.TemporaryDirectory() as tmp, redirect_stdout(io.StringIO()), \
+                mock.patch.object(field.boot, 'boot', boot_):
+            path = Path(tmp) / '6-aging-mglru-1.log'
+            if left:
+                path.write_text(left)
+            result = field.attempt([], path, 1, notes)
+            kept = sorted(found.name for found in path.parent.iterdir())
+        return result.status, len(notes), kept, len(list(boots))
+
+    def test_again(self):
+        self.assertEqual(self.attempt(self.INT3, 'x', 'unused'),
+                         ('CRASHED', 1, ['6-aging-mglru-1.int3-1', '6-aging-mglru-1.log'], 1))
+
+    def test_of_an_interrupted_run(self):
+        self.assertEqual(self.attempt('x', left=self.INT3)[:2], ('CRASHED', 1))
+        self.assertEqual(self.attempt('unused', left='x')[3], 1)
+
+    def test_not_for_ever(self):
+        self.assertEqual(self.attempt(*[self.INT3] * 4)[:2] + self.attempt(*[self.INT3] * 4)[3:],
+                         ('OOPS', 2, 1))
+
+    def test_other_oopses_count(self):
+        self.assertEqual(self.attempt('[    4.0] Oops: 0002 [#1] SMP\n', 'unused')[::3],
+                         ('OOPS', 1))
+
+
 class Tables(unittest.TestCase):
     """What is printed, and the exit code."""
 
