@@ -136,7 +136,7 @@ class Version(unittest.TestCase):
                  'image-9': 'Pre-Depends: base-9 (= 9-1)\nDepends: meta (= 9-1), kmod',
                  'base-9': 'Description: none'}
         with mock.patch.object(fetch, 'run', side_effect=lambda cmd, env: (
-                0, shown[cmd[2].partition('=')[0]])):
+                0, shown[cmd[-1].partition('=')[0]])):
             self.assertEqual(fetch.same_version({}, 'meta', '9-1'), ['meta', 'image-9', 'base-9'])
 
     def test_without_a_network(self):
