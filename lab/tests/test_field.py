@@ -226,8 +226,8 @@ class Verdict(unittest.TestCase):
 
     def test_nothing_checked(self):
         for result in (log('ok the bug # SKIP no root', code=4), ktap.parse_log(
-                'MMLAB: boot 6 cpus=1\nMMLAB: begin test=aging lru=classic\n1..0 # SKIP swap is on\n'
-                'MMLAB: exit 4\nMMLAB: end\n')):
+                'MMLAB: boot 6 cpus=1\nMMLAB: begin test=aging lru=classic\n'
+                '1..0 # SKIP swap is on\nMMLAB: exit 4\nMMLAB: end\n')):
             self.assertEqual(result.status, 'SKIP')
             word, why = self.verdict(result)
             self.assertEqual(word, field.UNKNOWN)
@@ -327,7 +327,8 @@ class Tables(unittest.TestCase):
         text = field.details(self.some())
         for part in ('  6.1 aging\n    the bug (classic)\n',
                      '    control (classic): not known to fail for the problem',
-                     'rows that this kernel cannot do, which says nothing of it:\n  6.1 aging\n    x',
+                     'rows that this kernel cannot do, which says nothing of it:\n'
+                     '  6.1 aging\n    x',
                      '  6.12 aging mglru: HANG: timed out'):
             self.assertIn(part, text)
         self.assertIn('1/3, 1 skipped', field.markdown(self.some()))
