@@ -6,7 +6,7 @@ import json
 import os
 import re
 import shutil
-import stat
+import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -299,29 +299,36 @@ def find_tool(name):
     return found
 
 
-def _member(name, mode, data=b'', device=(0, 0)):
-    """A member of a cpio archive in the format "newc", which is what the kernel unpacks."""
-    name = name.lstrip('/').encode() + b'\0'
-    # inode, mode, uid, gid, links, mtime, size, device of the file system, device, name, checksum
-    numbers = (0, mode, 0, 0, 1, 0, len(data), 0, 0, *device, len(name), 0)
-    head = b'070701' + b''.join(b'%08X' % number for number in numbers) + name
-    return head + bytes(-len(head) % 4) + data + bytes(-len(data) % 4)
-
-
 def archive(files, links=()):
     """An initramfs, not compressed: files {path in the guest: path here} and links [(path, target)].
 
-    Made here, as the nodes in it would take root to make in a directory.
+    bsdtar makes it of a list, so that the device node takes no root.
     """
     dirs = {'/dev', '/proc', '/sys', '/tmp', '/tests', '/bin', '/sbin', '/usr', '/usr/bin', '/etc'}
     for dest in files:
         dirs |= {str(parent) for parent in Path(dest).parents} - {'/'}
-    parts = [_member(name, stat.S_IFDIR | 0o755) for name in sorted(dirs)]
-    parts.append(_member('/dev/console', stat.S_IFCHR | 0o600, device=(5, 1)))
-    parts += [_member(name, stat.S_IFLNK | 0o777, target.encode()) for name, target in links]
-    parts += [_member(dest, stat.S_IFREG | 0o755, Path(source).read_bytes())
-              for dest, source in sorted(files.items())]
-    return b''.join(parts) + _member('TRAILER!!!', 0)
+
+    def entry(path, **keys):
+        line = ' '.join(f'{key}={re.sub(r"[^!-~]|[#]", _octal, str(value))}'
+                        for key, value in keys.items())
+        return f'.{path} uid=0 gid=0 time=0 nlink=1 {line}\n'
+
+    spec = ['#mtree\n', *[entry(name, type='dir', mode='0755') for name in sorted(dirs)],
+            entry('/dev/console', type='char', mode='0600', device='native,5,1')]
+    spec += [entry(name, type='link', mode='0777', link=target) for name, target in links]
+    spec += [entry(dest, type='file', mode='0755', contents=Path(source).resolve())
+             for dest, source in sorted(files.items())]
+    with tempfile.TemporaryDirectory() as tmp:
+        Path(tmp, 'spec').write_text(''.join(spec))
+        code, out = run(['bsdtar', '--format=newc', '-cf', f'{tmp}/image', f'@{tmp}/spec'],
+                        check=False)
+        if code:
+            raise LabError(f'bsdtar cannot make an initramfs: {out.strip()}')
+        return Path(tmp, 'image').read_bytes()
+
+
+def _octal(match):
+    return ''.join(f'\\{byte:03o}' for byte in match.group().encode())
 
 
 def image(tests_dir, tests, tools=(), extra=None):

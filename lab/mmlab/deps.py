@@ -23,7 +23,7 @@ RUN = {
     'libnuma-dev': '/usr/include/numa.h', 'linux-libc-dev': '/usr/include/linux/types.h',
     'qemu-system-x86': 'qemu-system-x86_64', 'busybox-static': 'busybox',
     'debian-archive-keyring': '/usr/share/keyrings/debian-archive-keyring.gpg',
-    'ccache': 'ccache', 'libc-bin': 'ldd',
+    'ccache': 'ccache', 'libc-bin': 'ldd', 'libarchive-tools': 'bsdtar',
 }
 CHECK = {'quilt': 'quilt', 'shellcheck': 'shellcheck',
          'python3-ply': '/usr/lib/python3/dist-packages/ply/lex.py',

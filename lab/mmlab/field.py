@@ -28,7 +28,7 @@ MODULES = ('configfs', 'null_blk', 'loop', 'ext4', 'xfs', 'zsmalloc')
 
 # No kernel is built: the compiler is for the tests.
 PACKAGES = ('gcc', 'libc6-dev', 'make', 'kmod', 'python3', 'linux-libc-dev', 'qemu-system-x86',
-            'busybox-static', 'debian-archive-keyring', 'libc-bin')
+            'busybox-static', 'debian-archive-keyring', 'libc-bin', 'libarchive-tools')
 
 # Such a kernel has ten times as much built in as the lab's, and takes as long to get to init.
 BOOT_SECONDS = 4 * boot.BOOT_SECONDS

@@ -354,7 +354,7 @@ class Archive(unittest.TestCase):
         while True:
             self.assertEqual(data[at:at + 6], b'070701')
             fields = [int(data[at + 6 + 8 * i:at + 14 + 8 * i], 16) for i in range(13)]
-            name = data[at + 110:at + 109 + fields[11]].decode()
+            name = data[at + 110:at + 109 + fields[11]].decode().removeprefix('./')
             start = at + 110 + fields[11] + -(at + 110 + fields[11]) % 4
             if name == 'TRAILER!!!':
                 break
