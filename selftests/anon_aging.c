@@ -399,7 +399,7 @@ static int press(enum ru_lru lru, const struct row *row, struct group *g,
 		if (row->outcome == AGED)
 			return 0;
 		snprintf(ru_why, sizeof(ru_why),
-			 "memory.reclaim found %zu pages which are not anon",
+			 "memory.reclaim found %lu pages which are not anon",
 			 HOT);
 		return -1;
 	}

@@ -1296,7 +1296,7 @@ int main(int argc, char **argv)
 			       CG_LIMIT);
 	/* So that the limits that are set are below those that RAM sets. */
 	if (available * 1024ULL < 8 * LIMIT_BEFORE * page_size)
-		ksft_exit_skip("needs %zu MiB of available memory, there are %lld\n",
+		ksft_exit_skip("needs %lu MiB of available memory, there are %lld\n",
 			       8 * LIMIT_BEFORE * page_size >> 20,
 			       available / 1024);
 	/* A file of one number, like those of a group. */

@@ -1023,17 +1023,17 @@ static size_t storm_pages(void)
 	return STORM_THPS * thp_pages;
 }
 
-static unsigned long storm_stamp(const struct thread *t, size_t page, int gen)
+static uint64_t storm_stamp(const struct thread *t, size_t page, int gen)
 {
-	return (unsigned long)(t->id + 1) << 56 | page << 24 | gen;
+	return (uint64_t)(t->id + 1) << 56 | (uint64_t)page << 24 | gen;
 }
 
 static bool page_ok(const struct thread *t, size_t page)
 {
-	const unsigned long *p = (void *)(t->base + page * page_size);
-	const unsigned long *last = p + page_size / sizeof(*p) - 1;
+	const uint64_t *p = (void *)(t->base + page * page_size);
+	const uint64_t *last = p + page_size / sizeof(*p) - 1;
 	int gen = t->want[page] & GEN;
-	unsigned long have = *p, end = *last;
+	uint64_t have = *p, end = *last;
 
 	if (gen && have == storm_stamp(t, page, gen) && end == have)
 		return true;
@@ -1060,7 +1060,7 @@ static void storm_write(struct thread *t, size_t first, size_t nr)
 
 	t->gen = t->gen % (GEN - 1) + 1;
 	for (page = first; page < first + nr; page++) {
-		unsigned long *p = (void *)(t->base + page * page_size);
+		uint64_t *p = (void *)(t->base + page * page_size);
 
 		*p = storm_stamp(t, page, t->gen);
 		p[page_size / sizeof(*p) - 1] = *p;
