@@ -8,14 +8,14 @@
 # README.md says more.
 
 export BASE TESTS LRU MODE TREE CPUS RUNS MUTANTS RESULTS FROM FLAVOUR MINUTES MUTANT
-export TOPIC VERSION CHANGES AFTER ASSISTED DISCLOSE KERNELS
+export TOPIC VERSION CHANGES AFTER ASSISTED DISCLOSE KERNELS SUITES
 
 PY := PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=lab python3
 
 help:
 	@sed -n '/^## Commands/,/^## /p' README.md | sed '1d;$$d'
 
-run check report profile torture bisect refresh deps send jobs field: python
+run check report profile suites torture bisect refresh deps send jobs field: python
 	@$(PY) -m mmlab $@
 
 # Everything else is installed by the lab itself.
@@ -32,4 +32,4 @@ clean:
 	rm -rf results out
 	$(MAKE) -C selftests clean
 
-.PHONY: help run check report field profile torture bisect refresh deps send jobs python clean
+.PHONY: help run check report field profile suites torture bisect refresh deps send jobs python clean

@@ -40,7 +40,7 @@ class Base:
     selftests: str
     series: str
     status: str
-    flavour: str = ''           # a debug kernel: lab/config/FLAVOUR.config comes on top
+    flavour: str = ''           # lab/config/FLAVOUR.config comes on top, and FLAVOUR-BASE.config
 
     @property
     def patches(self):
@@ -53,7 +53,9 @@ class Base:
     @property
     def config(self):
         names = ['common', self.name] + ([self.flavour] if self.flavour else [])
-        return [ROOT / f'lab/config/{name}.config' for name in names]
+        paths = [ROOT / f'lab/config/{name}.config' for name in names]
+        more = ROOT / f'lab/config/{self.flavour}-{self.name}.config'
+        return paths + ([more] if self.flavour and more.exists() else [])
 
 
 def load_bases(path=ROOT / 'bases'):

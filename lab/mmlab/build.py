@@ -245,14 +245,14 @@ def own_tests():
     return sorted(p.stem for p in (ROOT / 'selftests').glob('*.c') if p.stem != 'reclaim_util')
 
 
-def selftests(tree, commit, config_dir):
+def selftests(tree, commit, config_dir, more=()):
     """Build the selftests of a patched tree with its own Makefile and install them.
 
     That is what a user runs: make headers, then make install of the directory.
-    The directory that holds them is returned.
+    The directory that holds them is returned; those of `more` are beside it.
     """
     target = Path(tree.base.selftests).name
-    key = cache.digest(trees.selftests_key(tree, commit), compiler(), target)
+    key = cache.digest(trees.selftests_key(tree, commit), compiler(), target, *more)
     done = cache.path('selftests', key)
     if (done / 'install').exists():
         say('    built before')
@@ -267,7 +267,7 @@ def selftests(tree, commit, config_dir):
     obj.mkdir()
     # The objects are apart from those of the kernel; the headers are the ones just made.
     code, out = run(['make', '-k', '-C', str(tree.path / 'tools/testing/selftests'),
-                     f'-j{JOBS}', f'O={obj}', f'TARGETS={target}', 'install',
+                     f'-j{JOBS}', f'O={obj}', f'TARGETS={" ".join([target, *more])}', 'install',
                      f'INSTALL_PATH={part}/install',
                      f'KHDR_INCLUDES=-isystem {config_dir}/usr/include'],
                     log=part / 'build.log', check=False)

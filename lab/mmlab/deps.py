@@ -33,7 +33,7 @@ SEND = {'b4': 'b4', 'sparse': 'sparse'}
 
 # Test stanzas name programs; these are their packages.
 TOOLS = {'mkfs.xfs': 'xfsprogs', 'mkfs.ext4': 'e2fsprogs', 'fio': 'fio', 'stress-ng': 'stress-ng',
-         'swapon': 'mount'}
+         'swapon': 'mount', 'bash': 'bash', 'timeout': 'coreutils'}
 
 
 def _there(mark):
