@@ -70,7 +70,7 @@ STRESS, STRESS_AGAIN = 3, 3
 _MARK = re.compile(r'MMLAB: suite (begin|end|late) (\S+) (\S+)(?: (\d+) (\d+))?$')
 _ROW = re.compile(r'((?:# )*)((?:not ok|ok) \d+.*)')
 _RUNNING = re.compile(r'(?:# )?running (\S.*)')
-_LEGACY = re.compile(r'\[(PASS|SKIP|FAIL)\]')
+_LEGACY = re.compile(r'(?:# )?\[(PASS|SKIP|FAIL)\]')
 _SKIP = re.compile(r'#?\s*SKIP\b:?\s*(\S.*)|\[SKIP\]\s*(\S.*)', re.I)
 # stress-ng: metrc: [71] mmap   82   2.02   0.11   1.92   40.62   40.44
 _METRIC = re.compile(r'stress-ng: \w+:\s+\[\d+\] (\S+)\s+(\d+)((?:\s+\d+\.\d+){5})')
@@ -135,7 +135,7 @@ def read_item(suite, item, lines, code):
                 skip = got.reason if status == 'skip' and got.reason else skip
         elif mark and suite == 'vm':
             legacy = mark.group(1)
-        elif why:
+        elif why and not mark:
             skip = (why.group(1) or why.group(2)).strip()
     close()
     if suite == 'cgroup':
