@@ -44,22 +44,23 @@ class Suite:
     memory: int                 # MiB
     share: float
     each: int                   # seconds for a single test
-    items: dict                 # base -> what lab/suites.sh is to run, the most relevant first
+    items: dict                 # base -> what lab/suites.sh is to run, a boot for each line of it
     cmdline: str = 'kunit.enable=0'
 
 
 # Not run, as the lab's kernels have no modules: hmm, vmalloc, page_frag. Nor are pkey, hugevm,
 # pfnmap: their subjects are not those of the series.
-MM = ('thp ksm compaction madv_populate madv_guard process_madv process_mrelease mlock mremap '
-      'vma_merge rmap mkdirty mdwe soft_dirty pagemap mmap memfd_secret ksm_numa memory-failure '
-      'hugetlb cow migration gup_test userfaultfd')
-CGROUP = 'test_memcontrol test_kmem test_zswap test_hugetlb_memcg test_core'
+# Several boots, so that one that dies takes no more than its own with it.
+MM = ['compaction madv_populate process_madv process_mrelease mlock mremap vma_merge rmap mkdirty '
+      'soft_dirty pagemap mmap', 'thp', 'ksm ksm_numa memory-failure madv_guard memfd_secret mdwe',
+      'hugetlb cow', 'gup_test migration', 'userfaultfd']
 
 SUITES = {
-    'mm': Suite(2048, 0.65, 150, {'mainline': MM.split(), '6.1': ['more.sh', 'run_vmtests.sh']},
+    'mm': Suite(2048, 0.65, 120, {'mainline': MM, '6.1': ['more.sh', 'run_vmtests.sh']},
                 'kunit.enable=0 numa=fake=2'),
-    'cgroup': Suite(1024, 0.3, 150, {'mainline': CGROUP.split(),
-                                     '6.1': ['test_memcontrol', 'test_kmem', 'test_core']}),
+    'cgroup': Suite(1024, 0.3, 120, {
+        'mainline': ['test_memcontrol', 'test_kmem test_zswap test_hugetlb_memcg test_core'],
+        '6.1': ['test_memcontrol', 'test_kmem test_core']}),
     # They have run by the time that the guest's init does.
     'kunit': Suite(1024, 0.05, 60, {'mainline': ['all']}, 'kunit.enable=1'),
     'stress-ng': Suite(1024, 0, 30, {'mainline': ['all'], '6.1': ['all']}),
@@ -415,7 +416,7 @@ class Boots:
     def __init__(self, base, minutes, lru):
         self.base, self.minutes, self.lru = base, minutes, lru
         self.tree, self.kerns, self.images = None, None, None
-        self.runs, self.splats, self.rates, self.work = {}, {}, {}, None
+        self.runs, self.splats, self.rates, self.late, self.work = {}, {}, {}, [], None
 
     def start(self, names):
         """Build what is booted."""
@@ -427,51 +428,52 @@ class Boots:
         if done:
             say(f'going on with an interrupted run: {done} boots are done')
 
-    def one(self, kern, name, items, nr):
-        """One boot; what it says is kept."""
+    def one(self, kern, name, items, nr, seconds):
+        """One boot; what it says is kept. Returns the seconds that it took, by the guest's clock."""
         suite = SUITES[name]
-        seconds = int(self.minutes * 60 * suite.share) or 900
         program = {('mm', '6.1'): 'vm'}.get((name, self.base.name), name)
         guest = bases.Test('suites.sh', '', '', suite.memory, CPUS, seconds + GRACE, [],
                            suite.cmdline if self.base.name == 'mainline' else
                            suite.cmdline.replace('kunit.enable=0', '').strip())
         # Splats are rows here: the tests after one are wanted as well.
         more = f'panic_on_warn=0 mmlab.args={program},{seconds},{suite.each},{"+".join(items)}'
-        log = self.work / 'logs' / f'{name}-{kern.name}-{nr}.log'
+        log = self.work / 'logs' / f'{name}-{cache.digest(*items)[:6]}-{kern.name}-{nr}.log'
         if not log.exists():
-            khz = boot.tsc_khz()
-            boot.boot(boot.command(kern.image, self.images[name], guest, self.lru, 'tcg', CPUS, khz,
-                                   more), log, guest.timeout + boot.BOOT_SECONDS)
+            boot.boot(boot.command(kern.image, self.images[name], guest, self.lru, 'tcg', CPUS,
+                                   boot.tsc_khz(), more), log, guest.timeout + boot.BOOT_SECONDS)
         text = log.read_text(errors='replace')
         broken = re.search(r'MMLAB: cannot (.*)', text)
         if broken:
             raise LabError(f'{name} on {kern.name}: the guest cannot {broken.group(1).strip()}',
                            f'see {log}')
         got, splats, ended = read_log(text, self.tree)
-        # What the guest did not live to start has not passed.
-        for item in items if name in ('mm', 'cgroup') and got else ():
-            got.setdefault(item, Item({}))
         if not got:
             raise LabError(f'{name} on {kern.name}: no test ran: {boot.judge(log).reason}',
                            f'see {log}')
+        spent = sum(item.seconds for item in got.values())
         if name == 'stress-ng':
             for stressor, rate in metrics(got).items():
                 self.rates.setdefault(stressor, ([], []))[kern.name == 'patched'].append(rate)
         else:
-            got['guest'] = Item({'comes to its end': ('pass', '') if ended else
-                                 ('fail', boot.judge(log).reason)})
+            # What the guest did not live to start has not passed.
+            for item in items if name != 'kunit' else ():
+                got.setdefault(item, Item({}))
+            got['guest'] = Item({f'comes to the end of {" ".join(items)}':
+                                 ('pass', '') if ended else ('fail', boot.judge(log).reason)})
             self.runs.setdefault((name, kern.name), []).append(got)
+            late = [item for item in got if got[item].late]
+            self.late += [f'{name} {item} ({kern.name})' for item in late]
         for splat, count in splats.items():
             self.splats.setdefault(splat, [0, 0])[kern.name == 'patched'] += count
         rows = Counter(status for item in got.values() for status, _ in item.rows.values())
-        say(f'    {kern.name} {name} {nr}: ' +
+        say(f'    {kern.name} {name} {" ".join(items)} {nr}: {spent} s, ' +
             (', '.join(f'{n} {status}' for status, n in sorted(rows.items())) or
              f'{len(metrics(got))} rates') + ('' if ended else '; it did not come to its end'))
+        return spent
 
-    def both(self, name, items, nr):
-        """One boot of each kernel."""
-        for kern in self.kerns:
-            self.one(kern, name, items, nr)
+    def both(self, name, items, nr, seconds=900):
+        """One boot of each kernel; the seconds of the longer one."""
+        return max([self.one(kern, name, items, nr, seconds) for kern in self.kerns])
 
     def suite(self, name, repeats):
         """All boots of a suite: the first, and those again of items with a row that differs."""
@@ -482,13 +484,25 @@ class Boots:
             for nr in range(STRESS + 1, STRESS + STRESS_AGAIN + 1) if again else ():
                 self.both(name, again, nr)
             return
-        items = SUITES[name].items[self.base.name]
-        self.both(name, items, 1)
+        left = int(self.minutes * 60 * SUITES[name].share)
+        for group in SUITES[name].items[self.base.name]:
+            items = group.split()
+            if left > 0:
+                left -= self.both(name, items, 1, left)
+            else:
+                say(f'    {name} {group}: no time left: MINUTES= takes more')
+                self.late += [f'{name} {item}' for item in items]
         table = compare({key: value for key, value in self.runs.items() if key[0] == name})
-        again = dict.fromkeys(key[1] for key, value in table.items() if value[0] != 'same')
-        again = [item for item in again if item in items] or (items if again else [])
-        for nr in range(2, repeats + 2) if again else ():
-            self.both(name, again, nr)
+        for group in SUITES[name].items[self.base.name]:
+            items = group.split()
+            end = f'comes to the end of {" ".join(items)}'
+            again = [item for item in items if name == 'kunit' or any(
+                value[0] not in ('same', 'not run') and
+                (key[1] == item or key[2] == end) for key, value in table.items())]
+            if name == 'kunit' and all(value[0] == 'same' for value in table.values()):
+                continue
+            for nr in range(2, repeats + 2) if again else ():
+                self.both(name, again, nr)
 
 
 def one_base(base, names, repeats, minutes, lru, target):
@@ -509,6 +523,8 @@ def one_base(base, names, repeats, minutes, lru, target):
     head = [f'{datetime.date.today()}, `{command}`; {boot.qemu_version()}, {CPUS} vCPUs, on '
             f'{boot.host()}; {build.compiler()}', '']
     text = tables(base, table, boots.splats, boots.rates)
+    if boots.late:
+        head += [f'Not run on either, as MINUTES={minutes} were over: {", ".join(boots.late)}', '']
     text[1:1] = ['', *head]
     done = target / f'suites-{datetime.datetime.now():%Y%m%d-%H%M%S}-{base.name}'
     boots.work.mkdir(parents=True, exist_ok=True)

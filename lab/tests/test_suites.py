@@ -205,10 +205,56 @@ class Options(unittest.TestCase):
                              ['suites.config', f'suites-{base.name}.config'])
             self.assertTrue(all(path.is_file() for path in base.config))
 
-    def test_an_item_is_one_word(self):
+    def test_items_survive_the_command_line(self):
         for suite in suites.SUITES.values():
-            for items in suite.items.values():
-                self.assertNotRegex('+'.join(items), r'[\s,]')
+            for groups in suite.items.values():
+                self.assertRegex('|'.join(groups), r'^[\w. |-]+$')
+                names = ' '.join(groups).split()
+                self.assertEqual(len(names), len(set(names)))
+
+
+class Boots(unittest.TestCase):
+    """Which boots are made: suites.Boots with a stand-in for the guest."""
+
+    def boots(self, results, minutes=15, repeats=1):
+        """results: {(kernel, item, nr): status}, pass if not there. Returns (boots made, verdicts)."""
+        made = []
+
+        class Stand(suites.Boots):
+            def one(self, kern, name, items, nr, seconds):
+                made.append((kern.name, ' '.join(items), nr))
+                got = {item: Item({'x': (results.get((kern.name, item, nr), 'pass'), '')})
+                       for item in items}
+                self.runs.setdefault((name, kern.name), []).append(got)
+                return 60
+        stand = Stand(bases.load_bases()['mainline'], minutes, 'classic')
+        stand.kerns = [mock.Mock(), mock.Mock()]
+        stand.kerns[0].name, stand.kerns[1].name = 'base', 'patched'
+        suite = suites.Suite(1024, 0.2, 60, {'mainline': ['a b', 'c']})
+        with mock.patch.dict(suites.SUITES, {'cgroup': suite}), mock.patch('builtins.print'):
+            stand.suite('cgroup', repeats)
+        return made, {key[1]: value[0] for key, value in suites.compare(stand.runs).items()}, stand
+
+    def test_both_kernels_in_turns(self):
+        made, verdicts, _ = self.boots({})
+        self.assertEqual(made, [('base', 'a b', 1), ('patched', 'a b', 1), ('base', 'c', 1),
+                                ('patched', 'c', 1)])
+        self.assertEqual(set(verdicts.values()), {'same'})
+
+    def test_what_differs_runs_again_alone(self):
+        made, verdicts, _ = self.boots({('patched', 'b', 1): 'fail'}, repeats=2)
+        self.assertEqual(made[4:], [('base', 'b', 2), ('patched', 'b', 2), ('base', 'b', 3),
+                                    ('patched', 'b', 3)])
+        self.assertEqual(verdicts, {'a': 'same', 'b': 'flaky', 'c': 'same'})
+
+    def test_what_fails_each_time_is_worse(self):
+        _, verdicts, _ = self.boots({('patched', 'c', nr): 'fail' for nr in (1, 2)})
+        self.assertEqual(verdicts['c'], 'worse')
+
+    def test_no_time_left_is_said(self):
+        made, _, stand = self.boots({}, minutes=5)
+        self.assertEqual([name for _, name, _ in made], ['a b', 'a b'])
+        self.assertEqual(stand.late, ['cgroup c'])
 
 
 if __name__ == '__main__':
