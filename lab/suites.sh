@@ -75,7 +75,12 @@ one()
 		cd /mnt/vm && sh -c 'echo 0 > /proc/self/oom_score_adj; exec "$@"' sh \
 			bash ./$1 < /dev/null 2>&1 ;;
 	cgroup)
-		cd /mnt && bounded ./cgroup/$1 ;;
+		cd /mnt || return
+		# What two of them want to have been switched on.
+		[ $1 != test_zswap ] || echo 1 > /sys/module/zswap/parameters/enabled
+		[ $1 != test_hugetlb_memcg ] ||
+			mount -o remount,memory_hugetlb_accounting -t cgroup2 cgroup2 /sys/fs/cgroup
+		bounded ./cgroup/$1 ;;
 	kunit)
 		cat /sys/kernel/debug/kunit/$1/results ;;
 	stress-ng)
@@ -83,6 +88,10 @@ one()
 			--temp-path /mnt --no-rand-seed ;;
 	esac
 	code=$?
+	if [ $suite = cgroup ]; then
+		echo 0 > /sys/module/zswap/parameters/enabled
+		mount -o remount -t cgroup2 cgroup2 /sys/fs/cgroup
+	fi
 	# What those have not taken away that were killed.
 	rm -rf /dev/shm/stress-ng-* /mnt/tmp-stress-ng-*
 	return $code
