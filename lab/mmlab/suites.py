@@ -162,7 +162,7 @@ def kunit_rows(tree, lines):
     def walk(node, name):
         for case in node.get('test_cases', []):
             add(rows, f'{name}{case["name"]}', {'PASS': 'pass', 'SKIP': 'skip'}.get(
-                case['status'], 'fail'), '' if case['status'] == 'PASS' else case['status'])
+                case['status'], 'fail'), 'crashed' if case['status'] == 'ERROR' else '')
         for sub in node.get('sub_groups', []):
             walk(sub, f'{name}{sub["name"]}: ')
     walk(group, '')
@@ -214,6 +214,11 @@ def metrics(items):
             if match and float(match.group(3).split()[0]) > 0:
                 rates[match.group(1)] = float(match.group(3).split()[3])
     return rates
+
+
+def guest_of(items):
+    """The item that stands for the guest which ran these."""
+    return f'the guest of {" ".join(items)}'
 
 
 def by_chance(base, patched):
@@ -470,8 +475,8 @@ class Boots:
             # What the guest did not live to start has not passed.
             for item in items if name != 'kunit' else ():
                 got.setdefault(item, Item({}))
-            got['guest'] = Item({f'comes to the end of {" ".join(items)}':
-                                 ('pass', '') if ended else ('fail', boot.judge(log).reason)})
+            got[guest_of(items)] = Item({'it comes to its end': ('pass', '') if ended else
+                                         ('fail', boot.judge(log).reason)})
             self.runs.setdefault((name, kern.name), []).append(got)
             late = [item for item in got if got[item].late]
             self.late += [f'{name} {item} ({kern.name})' for item in late]
@@ -507,10 +512,9 @@ class Boots:
         table = compare({key: value for key, value in self.runs.items() if key[0] == name})
         for group in SUITES[name].items[self.base.name]:
             items = group.split()
-            end = f'comes to the end of {" ".join(items)}'
             again = [item for item in items if name == 'kunit' or any(
-                value[0] not in ('same', 'not run') and
-                (key[1] == item or key[2] == end) for key, value in table.items())]
+                value[0] not in ('same', 'not run') and key[1] in (item, guest_of(items))
+                for key, value in table.items())]
             if name == 'kunit' and all(value[0] == 'same' for value in table.values()):
                 continue
             for nr in range(2, repeats + 2) if again else ():

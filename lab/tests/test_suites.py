@@ -3,6 +3,7 @@
 
 import os
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -255,6 +256,67 @@ class Boots(unittest.TestCase):
         made, _, stand = self.boots({}, minutes=5)
         self.assertEqual([name for _, name, _ in made], ['a b', 'a b'])
         self.assertEqual(stand.late, ['cgroup c'])
+
+
+class WholeRun(unittest.TestCase):
+    """make suites with a stand-in for QEMU: exit code, report, going on after an interruption."""
+
+    def run_it(self, broken, interrupt=0):
+        """broken: the kernels on which test_kmem fails. Returns (worse, report, boots made)."""
+        made = []
+
+        def fake_boot(cmd, log_path, timeout):
+            made.append(cmd)
+            if len(made) == interrupt:
+                raise KeyboardInterrupt
+            kern = 'patched' if 'patched' in cmd[cmd.index('-kernel') + 1] else 'base'
+            lines = []
+            for item in cmd[-1].split(',')[-1].split('+'):
+                bad = item == 'test_kmem' and kern in broken
+                lines += [f'MMLAB: suite begin cgroup {item}', f'{"not " * bad}ok 1 row',
+                          f'MMLAB: suite end cgroup {item} {int(bad)} 1']
+            log_path.parent.mkdir(parents=True, exist_ok=True)
+            log_path.write_text(log(*lines))
+
+        kerns = [mock.Mock(key=name, image=Path(f'/{name}')) for name in ('base', 'patched')]
+        kerns[0].name, kerns[1].name = 'base', 'patched'
+        images = {'cgroup': Path('/image')}
+        with mock.patch.object(suites.cache, 'CACHE', self.tmp / 'cache'), \
+                mock.patch.object(suites, 'prepare', lambda *_: (None, kerns, images)), \
+                mock.patch.object(suites.boot, 'boot', fake_boot), \
+                mock.patch.object(suites.boot, 'tsc_khz', lambda: 1), \
+                mock.patch.object(suites.boot, 'qemu_version', lambda: 'QEMU 0'), \
+                mock.patch('builtins.print'):
+            worse = suites.one_base(bases.load_bases()['mainline'], ['cgroup'], 1, 15, 'classic',
+                                    self.tmp)
+        found = sorted(self.tmp.glob('suites-*/report.md'))
+        return worse, found[-1].read_text(), made
+
+    def setUp(self):
+        tmp = tempfile.TemporaryDirectory()
+        self.addCleanup(tmp.cleanup)
+        self.tmp = Path(tmp.name)
+
+    def test_nothing_differs(self):
+        worse, text, made = self.run_it(())
+        self.assertEqual((worse, len(made)), (0, 4))
+        self.assertIn('fail on patched: 0', text)
+
+    def test_a_regression(self):
+        worse, text, made = self.run_it(('patched',))
+        self.assertEqual((worse, len(made)), (2, 6))        # the row, and the program
+        self.assertIn('| cgroup test_kmem: test_kmem: row | pass | fail |', text)
+        self.assertIn('make suites BASE=mainline SUITES=cgroup RUNS=1 MINUTES=15 LRU=classic', text)
+
+    def test_fails_on_both(self):
+        worse, text, made = self.run_it(('base', 'patched'))
+        self.assertEqual((worse, len(made)), (0, 4))
+        self.assertIn('Fail on both: 2', text)
+
+    def test_an_interrupted_run_goes_on(self):
+        with self.assertRaises(KeyboardInterrupt):
+            self.run_it((), interrupt=3)
+        self.assertEqual(len(self.run_it(())[2]), 2)
 
 
 if __name__ == '__main__':
