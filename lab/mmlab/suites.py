@@ -79,7 +79,8 @@ _CHANGING = re.compile(r'0x[0-9a-f]+|\b[0-9a-f]{8,}\b')
 
 # Why a test does not run, in the words of the tests.
 REASONS = (
-    ('no module, or not in this kernel', r'module|not available|not supported|no kernel support|CONFIG_'),
+    ('no module, or not in this kernel',
+     r'module|not available|not supported|no kernel support|CONFIG_'),
     ('huge pages: too few, or sizes that are not there', r'huge|hugetlb|thp size|memory'),
     ('a library or a program that is not there', r'liburing|io_uring|program|command'),
 )
@@ -326,8 +327,10 @@ def tables(base, table, splats, rates):
         lines.append(f'{suite}: {len(own)} tests: ' +
                      ', '.join(f'{n} {kind}' for kind, n in kinds.most_common()))
     for verdict, title in (('worse', 'Pass on base, fail on patched'),
-                           ('flaky', 'Differ from run to run'), ('fails otherwise', 'Fail in another way'),
-                           ('skips', 'Skipped in some runs'), ('not run', 'Not run in time on one of them'),
+                           ('flaky', 'Differ from run to run'),
+                           ('fails otherwise', 'Fail in another way'),
+                           ('skips', 'Skipped in some runs'),
+                           ('not run', 'Not run in time on one of them'),
                            ('better', 'Fail on base, pass on patched')):
         found = [(key, value) for key, value in table.items() if value[0] == verdict]
         lines += ['', f'## {title}: {len(found)}']
@@ -361,8 +364,8 @@ def tables(base, table, splats, rates):
                 lines.append(f'| {name} | 0 | | | | no rate |')
                 continue
             change = (statistics.median(runs[1]) / statistics.median(runs[0]) - 1) * 100
-            lines.append(f'| {name} | {min(map(len, runs))} | {min(runs[0]):.2f}..{max(runs[0]):.2f} | '
-                         f'{min(runs[1]):.2f}..{max(runs[1]):.2f} | {change:+.1f} % | '
+            spread = ' | '.join(f'{min(rate):.2f}..{max(rate):.2f}' for rate in runs)
+            lines.append(f'| {name} | {min(map(len, runs))} | {spread} | {change:+.1f} % | '
                          f'{"beyond the spread" if name in apart else ""} |')
     return [f'# Upstream\'s tests on {base.name}, base against patched', '', *lines]
 
@@ -446,7 +449,7 @@ class Boots:
             say(f'going on with an interrupted run: {done} boots are done')
 
     def one(self, kern, name, items, nr, seconds):
-        """One boot; what it says is kept. Returns the seconds that it took, by the guest's clock."""
+        """One boot; what it says is kept. Returns the seconds that its items took."""
         suite = SUITES[name]
         program = {('mm', '6.1'): 'vm'}.get((name, self.base.name), name)
         guest = bases.Test('suites.sh', '', '', suite.memory, CPUS, seconds + GRACE, [],

@@ -61,8 +61,8 @@ running ./test_hmm.sh smoke
 
 def log(*lines, end=True):
     """A boot with these lines, which comes to its end or not."""
-    return '\r\n'.join(['MMLAB: boot 7.3 cpus=2', 'MMLAB: begin test=suites.sh lru=classic', *lines] +
-                       ['MMLAB: exit 0', 'MMLAB: end', ''] * end)
+    head = ['MMLAB: boot 7.3 cpus=2', 'MMLAB: begin test=suites.sh lru=classic']
+    return '\r\n'.join(head + [*lines] + ['MMLAB: exit 0', 'MMLAB: end', ''] * end)
 
 
 class Rows(unittest.TestCase):
@@ -119,8 +119,9 @@ class Logs(unittest.TestCase):
         self.assertEqual((list(splats.values()), ended), ([1], False))
 
     def test_splats_are_the_same_wherever_they_are(self):
-        one = suites.read_log(log('[    1.000000] WARNING: mm/a.c:12 at reclaim+0x12/0x34, CPU#1: cow/71'))
-        two = suites.read_log(log('[    1.000000] WARNING: mm/a.c:99 at reclaim+0x56/0x78, CPU#0: cow/82'))
+        line = '[    1.000000] WARNING: mm/a.c:%d at reclaim+0x%d/0x78, CPU#%d: cow/%d'
+        one = suites.read_log(log(line % (12, 12, 1, 71)))
+        two = suites.read_log(log(line % (99, 56, 0, 82)))
         self.assertEqual(list(one[1]), list(two[1]))
         self.assertIn('reclaim', list(one[1])[0])
 
@@ -148,8 +149,9 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(suites.judge(['pass', 'pass'], ['fail', 'pass']), 'flaky')
         self.assertEqual(suites.judge(['pass', 'fail'], ['fail', 'fail']), 'flaky')
         self.assertEqual(suites.judge(['pass', 'pass'], ['fail', 'fail']), 'worse')
-        self.assertEqual(suites.judge(['pass'] * 8 + ['fail'], ['fail'] * 7 + ['pass'] * 2), 'worse')
-        self.assertEqual(suites.judge(['fail'] * 7 + ['pass'] * 2, ['pass'] * 8 + ['fail']), 'better')
+        often, rarely = ['pass'] * 8 + ['fail'], ['fail'] * 7 + ['pass'] * 2
+        self.assertEqual(suites.judge(often, rarely), 'worse')
+        self.assertEqual(suites.judge(rarely, often), 'better')
 
     def test_chance(self):
         self.assertAlmostEqual(suites.by_chance([True] * 3, [False] * 3), 1 / 20)
@@ -178,7 +180,8 @@ class Verdicts(unittest.TestCase):
         text = '\n'.join(suites.tables(bases.load_bases()['mainline'], table, {'WARN: x': [0, 1]},
                                        {'vm': ([1, 1, 1], [2, 2, 2])}))
         self.assertLess(text.index('fail on patched: 1'), text.index('Fail on both: 0'))
-        for words in ('| mm thp: x | pass | fail | exit=1 |', 'no module', '0 on base, 1 on patched',
+        for words in ('| mm thp: x | pass | fail | exit=1 |', 'no module',
+                      '0 on base, 1 on patched',
                       '| vm | 3 | 1.00..1.00 | 2.00..2.00 | +100.0 % | beyond the spread |'):
             self.assertIn(words, text)
 
@@ -218,7 +221,7 @@ class Boots(unittest.TestCase):
     """Which boots are made: suites.Boots with a stand-in for the guest."""
 
     def boots(self, results, minutes=15, repeats=1):
-        """results: {(kernel, item, nr): status}, pass if not there. Returns (boots made, verdicts)."""
+        """(boots made, verdicts, Boots); results: {(kernel, item, nr): status}, else a pass."""
         made = []
 
         class Stand(suites.Boots):
