@@ -422,7 +422,7 @@ def images(tree, tests_dir, names):
         for path in sorted(source.rglob('*')) if source else []:
             if path.is_file():
                 extra[f'/suites/{source.name}/{path.relative_to(source)}'] = path
-        made[name] = build.image(tree, tests_dir, [], TOOLS, extra)
+        made[name] = build.image(tests_dir, [], TOOLS, extra)
     return made
 
 
