@@ -8,7 +8,8 @@ from . import ui
 
 VERBS = {'run': 'runner', 'check': 'check', 'report': 'evidence', 'profile': 'profile',
          'torture': 'torture', 'bisect': 'bisect', 'refresh': 'refresh', 'deps': 'deps',
-         'send': 'send', 'jobs': 'jobs', 'field': 'field', 'suites': 'suites'}
+         'send': 'send', 'jobs': 'jobs', 'field': 'field', 'suites': 'suites',
+         'lru-file': 'lrufile'}
 
 
 def main():
@@ -22,7 +23,8 @@ def main():
         try:
             return module.main()
         finally:
-            if (sys.argv[1] in ('run', 'report', 'profile', 'torture', 'bisect', 'field', 'suites')
+            if (sys.argv[1] in ('run', 'report', 'profile', 'torture', 'bisect', 'field', 'suites',
+                                'lru-file')
                     and len(sys.argv) == 2):
                 print('\n'.join(ui.budget()))
     return ui.main_guard(call)
