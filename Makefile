@@ -5,9 +5,11 @@
 # make report  base against patched with statistics, as report.md and report.html
 # make profile calls of kernel functions, base against patched
 # make send    the mails of one topic, as files; make jobs the tests as jobs for bigger machines
+# make matrix  what the series touches, compiled in many configurations
 # README.md says more.
 
 export BASE TESTS LRU MODE TREE CPUS RUNS MUTANTS RESULTS FROM FLAVOUR MINUTES MUTANT
+export CONFIGS WITH BOOT
 export TOPIC VERSION CHANGES AFTER ASSISTED DISCLOSE KERNELS SUITES
 
 PY := PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=lab python3
@@ -15,7 +17,7 @@ PY := PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=lab python3
 help:
 	@sed -n '/^## Commands/,/^## /p' README.md | sed '1d;$$d'
 
-run check report profile suites torture bisect lru-file refresh deps send jobs field: python
+run check report profile suites torture bisect lru-file matrix refresh deps send jobs field: python
 	@$(PY) -m mmlab $@
 
 # Everything else is installed by the lab itself.
@@ -32,4 +34,4 @@ clean:
 	rm -rf results out
 	$(MAKE) -C selftests clean
 
-.PHONY: help run check report field profile suites torture bisect lru-file refresh deps send jobs python clean
+.PHONY: help run check report field profile suites torture bisect lru-file matrix refresh deps send jobs python clean

@@ -17,6 +17,11 @@ from .ui import LabError, git, run, say
 
 JOBS = os.cpu_count() or 1
 
+# What ARCH= of the kernel's make is called, and the tools that compile for it. A 32-bit kernel
+# takes no library, and the compiler of the host makes it.
+NATIVE = 'x86_64'
+ARCHES = {NATIVE: '', 'i386': '', 'arm64': 'aarch64-linux-gnu-'}
+
 
 @dataclass
 class Kernel:
@@ -36,19 +41,22 @@ class Kernel:
     warnings: list = field(default_factory=list)
 
 
-def compiler():
+def compiler(arch=NATIVE):
     """What compiles and links, in words: part of every kernel's key."""
-    _, out = run(['gcc', '--version'])
-    _, ld = run(['ld', '--version'])
+    _, out = run([f'{ARCHES[arch]}gcc', '--version'])
+    _, ld = run([f'{ARCHES[arch]}ld', '--version'])
     return f'{out.splitlines()[0]}, {ld.splitlines()[0]}'
 
 
-def _make(tree, out, *args):
-    cc = 'ccache gcc' if shutil.which('ccache') else 'gcc'
+def _make(tree, out, *args, arch=NATIVE):
+    cc = f'{ARCHES[arch]}gcc'
+    if shutil.which('ccache'):
+        cc = f'ccache {cc}'
+    cross = [] if arch == NATIVE else [f'ARCH={arch}', f'CROSS_COMPILE={ARCHES[arch]}']
     # The time stamp in the banner would make equal kernels differ.
     return ['make', '-C', str(tree.path), f'O={out}', f'CC={cc}', 'LOCALVERSION=',
             'KBUILD_BUILD_TIMESTAMP=2000-01-01', 'KBUILD_BUILD_USER=lab',
-            'KBUILD_BUILD_HOST=mm-reclaim', *args]
+            'KBUILD_BUILD_HOST=mm-reclaim', *cross, *args]
 
 
 def _env():
@@ -80,13 +88,14 @@ def lost(config, wanted):
     return missing
 
 
-def configure(tree):
+def configure(tree, fragments=None, arch=NATIVE):
     """Make the build directory of a tree with its configuration: (directory, config hash).
 
-    A LabError names an option which olddefconfig does not keep.
+    fragments: others than those of the lab's kernels. A LabError names an option which
+    olddefconfig does not keep.
     """
-    fragments = tree.base.config
-    want = cache.digest(*[p.read_bytes() for p in fragments])
+    fragments = fragments or tree.base.config
+    want = cache.digest(*[p.read_bytes() for p in fragments], *([] if arch == NATIVE else [arch]))
     out = cache.path('build', f'{tree.ident}-{want}')
     config = out / '.config'
     done = out / '.mmlab-configured'
@@ -95,14 +104,14 @@ def configure(tree):
     if not done.exists() or done.read_text() != source:
         trees.checkout(tree, 'base')
         out.mkdir(parents=True, exist_ok=True)
-        run(_make(tree, out, 'tinyconfig'), env=_env(), log=out / 'config.log')
+        run(_make(tree, out, 'tinyconfig', arch=arch), env=_env(), log=out / 'config.log')
         # Copies, as merge_config.sh does not take a path with a space in it.
         for nr, path in enumerate(fragments):
             shutil.copy(path, out / f'mmlab-{nr}.config')
         run([str(tree.path / 'scripts/kconfig/merge_config.sh'), '-m', '-O', str(out), '.config',
              *[f'mmlab-{nr}.config' for nr in range(len(fragments))]], cwd=out,
             log=out / 'merge.log')
-        run(_make(tree, out, 'olddefconfig'), env=_env(), log=out / 'config.log')
+        run(_make(tree, out, 'olddefconfig', arch=arch), env=_env(), log=out / 'config.log')
         bad = lost(config.read_text(), options(fragments))
         if bad:
             names = ' '.join(p.name for p in fragments)

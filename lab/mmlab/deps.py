@@ -30,6 +30,13 @@ CHECK = {'quilt': 'quilt', 'shellcheck': 'shellcheck',
          'python3-git': '/usr/lib/python3/dist-packages/git/__init__.py',
          'lava-common': '/usr/lib/python3/dist-packages/lava_common/schemas/__init__.py'}
 SEND = {'b4': 'b4', 'sparse': 'sparse'}
+# Two of the scripts for coccinelle are compiled. gcc-multilib and the compilers for other
+# architectures exclude each other: 32-bit programs are made by one of those as well.
+MATRIX = {'sparse': 'sparse', 'coccinelle': 'spatch', 'ocaml-nox': 'ocamlopt',
+          'gcc-aarch64-linux-gnu': 'aarch64-linux-gnu-gcc',
+          'libc6-dev-arm64-cross': '/usr/aarch64-linux-gnu/include/stdio.h',
+          'gcc-i686-linux-gnu': 'i686-linux-gnu-gcc',
+          'libc6-dev-i386-cross': '/usr/i686-linux-gnu/include/stdio.h'}
 
 # Test stanzas name programs; these are their packages.
 TOOLS = {'mkfs.xfs': 'xfsprogs', 'mkfs.ext4': 'e2fsprogs', 'fio': 'fio', 'stress-ng': 'stress-ng',

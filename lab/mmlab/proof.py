@@ -6,6 +6,7 @@ import os
 import re
 import tempfile
 from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import bases, build, cache, check, runner, tree as trees
@@ -131,7 +132,12 @@ def repeats(results, tests):
 
 def _objects(place, mails):
     """The objects of the files that the patches to the kernel touch."""
-    names = git(place.path, 'diff', '--name-only', mails[0].parent, mails[-1].commit).splitlines()
+    return objects_between(place, mails[0].parent, mails[-1].commit)
+
+
+def objects_between(place, old, new):
+    """The objects of the files that differ between two commits."""
+    names = git(place.path, 'diff', '--name-only', old, new).splitlines()
     return sorted(name[:-2] + '.o' for name in names
                   if name.endswith('.c') and not name.startswith('tools/'))
 
@@ -141,21 +147,45 @@ def inside_tree(place, text):
     return re.sub(rf'^\S*/{re.escape(place.path.name)}/', '', text.strip()).removeprefix('./')
 
 
+@dataclass
+class Noise:
+    """What compilers and checkers have said of some objects."""
+    count: Counter              # of each warning, without line numbers: those move
+    where: dict                 # file:line of the first of each
+    unread: list                # files that sparse has errors in
+    needs: dict = field(default_factory=dict)       # symbols of other objects: {symbol: object}
+    defines: dict = field(default_factory=dict)     # global symbols, likewise
+
+
+def symbols(text):
+    """(needed, defined) global symbols in the output of nm -A: {symbol: object}."""
+    needs, defines = {}, {}
+    for line in text.splitlines():
+        match = re.match(r'(\S+?):[ 0-9a-f]* ([A-Za-z]) (\S+)$', line)
+        if match and match.group(2) == 'U':
+            needs.setdefault(match.group(3), match.group(1))
+        elif match and match.group(2) in 'TDBRVWC':
+            defines.setdefault(match.group(3), match.group(1))
+    return needs, defines
+
+
 def _noise(place, text):
-    """The warnings in an output of make, without line numbers, counted; the files sparse reads,
-    and those it has errors in: depending on where, it leaves checks out then."""
-    found, read, unread, name = Counter(), set(), set(), ''
+    """(the Noise of an output of make, the files sparse reads). Depending on where it has an
+    error in a file, sparse leaves checks out."""
+    found, where, read, unread, name = Counter(), {}, set(), set(), ''
     for line in text.splitlines():
         match = re.match(r'  CHECK +(\S+)', line)
         if match:
             name = inside_tree(place, match.group(1))
             read.add(name)
-        match = re.match(r'(\S+?\.[chS]):\d+:(?:\d+:)? *((?:sparse: )?(warning|error): .*)', line)
+        match = re.match(r'(\S+?\.[chS]):(\d+):(?:\d+:)? *((?:sparse: )?(warning|error): .*)', line)
         if match:
-            found[f'{inside_tree(place, match.group(1))}: {match.group(2)}'] += 1
-            if match.group(3) == 'error':
+            file = inside_tree(place, match.group(1))
+            found[f'{file}: {match.group(3)}'] += 1
+            where.setdefault(f'{file}: {match.group(3)}', f'{file}:{match.group(2)}')
+            if match.group(4) == 'error':
                 unread.add(name)
-    return found, read, unread
+    return Noise(found, where, sorted(unread)), read
 
 
 def _checker(place):
@@ -173,20 +203,25 @@ def _checker(place):
     return words
 
 
-def _compile(place, commit, objects, out, config_hash):
-    """Build some objects of a commit with W=1 and sparse: (warnings, files that sparse stumbles
-    over). A LabError if it fails."""
-    checker = _checker(place)
-    _, sparse = run(['sparse', '--version'])
-    key = cache.digest(trees.kernel_key(place, commit), config_hash, build.compiler(), sparse,
+def compile_objects(place, commit, objects, out, config_hash, arch=build.NATIVE, sparse=True):
+    """Build some objects of a commit with W=1, and sparse: a Noise. A LabError if it fails.
+
+    All of them are made, that all warnings come; of what is as it was, ccache makes it cheap.
+    """
+    checker = _checker(place) if sparse else ''
+    version = run(['sparse', '--version'])[1] if sparse else ''
+    key = cache.digest(trees.kernel_key(place, commit), config_hash, build.compiler(arch), version,
                        checker, ' '.join(objects))
-    kept = cache.path('send', f'objects-{key}.json')
+    kept = cache.path('objects', f'{key}.json')
     if not kept.exists():
         trees.checkout(place, commit)
-        log = cache.path('log', f'send-{place.ident}.log')
+        for name in objects:
+            (out / name).unlink(missing_ok=True)
+        log = cache.path('log', f'objects-{place.ident}.log')
+        words = ['C=2', f'CHECK={checker}'] if sparse else []
         code, text = run(['nice', *build._make(place, out, f'-j{build.JOBS}', '-k',
-                                               '--output-sync=target', 'W=1', 'C=2',
-                                               f'CHECK={checker}', *objects)],
+                                               '--output-sync=target', 'W=1', *words, *objects,
+                                               arch=arch)],
                          env=build._env(), check=False, log=log)
         bad = [o for o in objects if not (out / o).exists()]
         if code or bad:
@@ -195,15 +230,18 @@ def _compile(place, commit, objects, out, config_hash):
             name = git(place.path, 'log', '-1', '--format=%s', commit)
             raise LabError(f'with "{name}" it does not build: {inside_tree(place, error)}',
                            f'see {log}')
-        noise, read, unread = _noise(place, text)
-        left = [o for o in objects if o[:-2] + '.c' not in read]
+        noise, read = _noise(place, text)
+        left = [o for o in objects if sparse and o[:-2] + '.c' not in read]
         if left:
             raise LabError(f'sparse was not run on {" ".join(left)}', f'see {log}')
+        _, text = run([f'{build.ARCHES[arch]}nm', '-A', *objects], cwd=out)
+        noise.needs, noise.defines = symbols(text)
         part = kept.with_suffix('.part')
-        part.write_text(json.dumps({'noise': noise, 'unread': sorted(unread)}, indent=1))
+        part.write_text(json.dumps(vars(noise), indent=1))
         os.rename(part, kept)
-    found = json.loads(kept.read_text())
-    return Counter(found['noise']), found['unread']
+    found = Noise(**json.loads(kept.read_text()))
+    found.count = Counter(found.count)
+    return found
 
 
 def builds(place, mails):
@@ -212,21 +250,21 @@ def builds(place, mails):
     if not objects:
         return ['no file of the kernel proper is touched: nothing to build']
     out, config_hash = build.configure(place)
-    before, unread = _compile(place, mails[0].parent, objects, out, config_hash)
-    start, lines = sum(before.values()), []
+    before = compile_objects(place, mails[0].parent, objects, out, config_hash)
+    start, lines = sum(before.count.values()), []
     for nr, mail in enumerate(mails, 1):
-        after, unread = _compile(place, mail.commit, objects, out, config_hash)
-        more = after - before
+        after = compile_objects(place, mail.commit, objects, out, config_hash)
+        more = after.count - before.count
         if more:
             raise LabError(f'patch {nr}, "{subject(place, mail)}", adds a warning: '
                            f'{next(iter(more))}')
         before = after
         lines.append(f'patch 1 to {nr}: {len(objects)} objects build with W=1 and sparse, '
-                     f'{sum(after.values())} warnings ({start} on the base), none new')
+                     f'{sum(after.count.values())} warnings ({start} on the base), none new')
     lines = [f'objects: {" ".join(objects)}'] + lines
-    if unread:
-        lines.append(f'sparse stumbles over {" ".join(unread)}, without the patches as well, and '
-                     'may leave checks out there')
+    if before.unread:
+        lines.append(f'sparse stumbles over {" ".join(before.unread)}, without the patches as '
+                     'well, and may leave checks out there')
     return lines
 
 
