@@ -41,6 +41,7 @@ class Base:
     series: str
     status: str
     flavour: str = ''           # lab/config/FLAVOUR.config comes on top, and FLAVOUR-BASE.config
+    arch: str = 'x86_64'        # of another one, all options are in lab/config/ARCH.config
 
     @property
     def patches(self):
@@ -52,7 +53,8 @@ class Base:
 
     @property
     def config(self):
-        names = ['common', self.name] + ([self.flavour] if self.flavour else [])
+        names = ['common', self.name] if self.arch == 'x86_64' else [self.arch]
+        names += [self.flavour] if self.flavour else []
         paths = [ROOT / f'lab/config/{name}.config' for name in names]
         more = ROOT / f'lab/config/{self.flavour}-{self.name}.config'
         return paths + ([more] if self.flavour and more.exists() else [])

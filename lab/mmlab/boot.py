@@ -17,6 +17,9 @@ from .ui import LabError, popen, reap, run, say
 # The machine type is part of a result: pinned, so that a newer QEMU gives the same machine.
 MACHINE = 'pc-q35-7.2'
 
+# A guest that goes wrong ends, and has no device but those that a test makes.
+QUIET = ['loglevel=5', 'panic=-1', 'panic_on_warn=1', 'oops=panic', 'null_blk.nr_devices=0']
+
 # A guest under load may print nothing for long; the time-out of the test counts.
 BOOT_SECONDS = 30
 
@@ -84,10 +87,27 @@ def host():
     return f'{os.cpu_count()} x {model}'
 
 
+def _asked(test, lru, append):
+    """What the kernel command line says of the test."""
+    line = [test.cmdline] if test and test.cmdline else []
+    if test:
+        line += [f'mmlab.test={test.name}', f'mmlab.lru={lru}']
+    return line + ([append] if append else [])
+
+
+def command_arm64(kernel, image, test, lru, cpus, plugin, append=''):
+    """The same for arm64, emulated always. plugin: of QEMU, with its arguments."""
+    # A core without range invalidation, so that an instruction is for a page.
+    return ['qemu-system-aarch64', '-machine', 'virt-7.2', '-accel', 'tcg,thread=multi', '-cpu',
+            'cortex-a72', '-m', str(test.memory), '-smp', str(cpus), '-nodefaults', '-display',
+            'none', '-serial', 'stdio', '-no-reboot', '-plugin', plugin, '-kernel', str(kernel),
+            '-initrd', str(image),
+            '-append', ' '.join(['console=ttyAMA0', *QUIET, *_asked(test, lru, append)])]
+
+
 def command(kernel, image, test, lru, mode, cpus, khz, append=''):
     """The QEMU command line of a boot."""
-    line = ['console=ttyS0', 'loglevel=5', 'panic=-1', 'panic_on_warn=1', 'oops=panic',
-            'null_blk.nr_devices=0', 'zram.num_devices=0']
+    line = ['console=ttyS0', *QUIET, 'zram.num_devices=0']
     if mode == 'icount':
         # Nothing of the host gets in: no RDRAND, a clock that counts instructions.
         accel = ['-accel', 'tcg', '-icount', 'shift=0,sleep=off', '-rtc', 'base=2024-01-01,clock=vm',
@@ -99,10 +119,7 @@ def command(kernel, image, test, lru, mode, cpus, khz, append=''):
     else:
         accel = ['-accel', 'tcg,thread=multi', '-cpu', 'max']
         line += [f'tsc_early_khz={khz}', 'tsc=reliable']
-    line += [test.cmdline] if test and test.cmdline else []
-    if test:
-        line += [f'mmlab.test={test.name}', f'mmlab.lru={lru}']
-    line += [append] if append else []
+    line += _asked(test, lru, append)
     memory = test.memory if test else 768
     # One socket a vCPU: the firmware's MP table lists sockets only.
     return ['qemu-system-x86_64', '-machine', MACHINE, *accel, '-m', str(memory),

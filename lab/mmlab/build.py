@@ -21,6 +21,8 @@ JOBS = os.cpu_count() or 1
 # takes no library, and the compiler of the host makes it.
 NATIVE = 'x86_64'
 ARCHES = {NATIVE: '', 'i386': '', 'arm64': 'aarch64-linux-gnu-'}
+# What QEMU boots, and where make leaves it.
+IMAGES = {NATIVE: 'arch/x86/boot/bzImage', 'arm64': 'arch/arm64/boot/Image'}
 
 
 @dataclass
@@ -88,13 +90,13 @@ def lost(config, wanted):
     return missing
 
 
-def configure(tree, fragments=None, arch=NATIVE):
+def configure(tree, fragments=None, arch=''):
     """Make the build directory of a tree with its configuration: (directory, config hash).
 
-    fragments: others than those of the lab's kernels. A LabError names an option which
+    fragments, arch: others than those of the lab's kernels. A LabError names an option which
     olddefconfig does not keep.
     """
-    fragments = fragments or tree.base.config
+    fragments, arch = fragments or tree.base.config, arch or tree.base.arch
     want = cache.digest(*[p.read_bytes() for p in fragments], *([] if arch == NATIVE else [arch]))
     out = cache.path('build', f'{tree.ident}-{want}')
     config = out / '.config'
@@ -180,12 +182,14 @@ def _keep_times(tree, config_dir):
 
 def kernel(tree, kern, config_dir, config_hash):
     """Build one kernel into the cache; sets image, or bad, and what was compiled."""
-    kern.key = cache.digest(trees.kernel_key(tree, kern.commit), config_hash, compiler())
+    arch = tree.base.arch
+    kern.key = cache.digest(trees.kernel_key(tree, kern.commit), config_hash, compiler(arch))
     done = cache.path('kernel', kern.key)
+    target = IMAGES[arch].rsplit('/', 1)[1]
     if not (done / 'meta.json').exists():
         cache.need_space(f'building {kern.name}', 1500)
         trees.checkout(tree, kern.commit)
-        if kern.name == 'base':
+        if kern.name == 'base' and arch == NATIVE:
             say('    a first build compiles some 1100 objects: about 16 CPU-minutes')
         count = [0, time.monotonic()]
         objects, warnings = [], []
@@ -216,8 +220,8 @@ def kernel(tree, kern, config_dir, config_hash):
         last.write_text('')
         start = time.monotonic()
         log = cache.path('log', f'build-{tree.ident}-{kern.name.replace(":", "-")}.log')
-        code, out = run(_make(tree, config_dir, f'-j{JOBS}', 'bzImage'), env=_env(), check=False,
-                        log=log, ticker=tick)
+        code, out = run(_make(tree, config_dir, f'-j{JOBS}', target, arch=arch), env=_env(),
+                        check=False, log=log, ticker=tick)
         if code:
             kern.bad = _blame(out, kern, tree)
             return kern
@@ -231,7 +235,7 @@ def kernel(tree, kern, config_dir, config_hash):
         part = done.with_name(kern.key + '.part')
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
-        shutil.copy(config_dir / 'arch/x86/boot/bzImage', part)
+        shutil.copy(config_dir / IMAGES[arch], part)
         shutil.copy(config_dir / '.config', part / 'config')
         shutil.copy(config_dir / 'System.map', part)
         (part / 'meta.json').write_text(json.dumps(
@@ -245,7 +249,7 @@ def kernel(tree, kern, config_dir, config_hash):
     meta = json.loads((done / 'meta.json').read_text())
     kern.objects, kern.seconds = meta['objects'], meta['seconds']
     kern.changed, kern.warnings = meta['changed'], meta['warnings']
-    kern.image = done / 'bzImage'
+    kern.image = done / target
     return kern
 
 
@@ -340,18 +344,23 @@ def _octal(match):
     return ''.join(f'\\{byte:03o}' for byte in match.group().encode())
 
 
+def init_program(arch=NATIVE):
+    """The guest's init."""
+    init = cache.path('init', cache.digest(ROOT / 'lab/init.c', compiler(arch)))
+    if not init.exists():
+        run([f'{ARCHES[arch]}gcc', '-static', '-Os', '-Wall', '-Wextra', '-Werror', '-o',
+             f'{init}.part', str(ROOT / 'lab/init.c')])
+        os.rename(f'{init}.part', init)
+    return init
+
+
 def image(tests_dir, tests, tools=(), extra=None):
     """Build an initramfs with init, busybox, the tests and their tools; its path.
 
     tools: more programs; extra: more files, {path in the guest: path here}.
     """
-    init = cache.path('init', cache.digest(ROOT / 'lab/init.c', compiler()))
-    if not init.exists():
-        run(['gcc', '-static', '-Os', '-Wall', '-Wextra', '-Werror', '-o', f'{init}.part',
-             str(ROOT / 'lab/init.c')])
-        os.rename(f'{init}.part', init)
     busybox = find_tool('busybox')
-    files = {'/init': init, '/bin/busybox': Path(busybox)}
+    files = {'/init': init_program(), '/bin/busybox': Path(busybox)}
     for test in own_tests():
         files[f'/tests/{test}'] = tests_dir / test
     files.update(extra or {})
@@ -360,6 +369,11 @@ def image(tests_dir, tests, tools=(), extra=None):
     for source in [files[dest] for dest in list(files) if not dest.startswith('/bin/busybox')]:
         for lib in _libraries(source):
             files[lib] = Path(lib)
+    return pack(files)
+
+
+def pack(files):
+    """An initramfs of some files, {path in the guest: path here}: its path."""
     data = archive(files, [('/bin/sh', 'busybox')])
     done = cache.path('image', f'{cache.digest(data)}.gz')
     if not done.exists():

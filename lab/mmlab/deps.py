@@ -37,6 +37,7 @@ MATRIX = {'sparse': 'sparse', 'coccinelle': 'spatch', 'ocaml-nox': 'ocamlopt',
           'libc6-dev-arm64-cross': '/usr/aarch64-linux-gnu/include/stdio.h',
           'gcc-i686-linux-gnu': 'i686-linux-gnu-gcc',
           'libc6-dev-i386-cross': '/usr/i686-linux-gnu/include/stdio.h'}
+ARM64 = {'qemu-system-arm': 'qemu-system-aarch64'}
 
 # Test stanzas name programs; these are their packages.
 TOOLS = {'mkfs.xfs': 'xfsprogs', 'mkfs.ext4': 'e2fsprogs', 'fio': 'fio', 'stress-ng': 'stress-ng',

@@ -18,7 +18,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import bases, build, cache, compose, deps, proof, tree as trees
+from . import bases, build, cache, compose, deps, proof, runner, tree as trees
 from .bases import ROOT
 from .ui import LabError, git, run, say, stage
 
@@ -48,6 +48,7 @@ class Config:
     options: list
     bases: str
     scope: str
+    sparse: bool
     prefixes: bool
 
     def fragment(self):
@@ -78,16 +79,20 @@ def load(path=ROOT / 'lab/matrix.conf'):
         try:
             conf = Config(entry['Name'], entry.get('Check', 'compile'), entry['Arch'],
                           entry.get('Options', '').split(), entry.get('Bases', 'all'),
-                          entry.get('Scope', 'touched'), entry.get('Prefixes', 'no') == 'yes')
+                          entry.get('Scope', 'touched'), entry.get('Sparse', 'no') == 'yes',
+                          entry.get('Prefixes', 'no') == 'yes')
         except KeyError as err:
             raise LabError(f'{path.name}: a stanza lacks {err}') from err
         arches = PROGRAMS if conf.check == 'selftests' else build.ARCHES
         for key, value, known in (('Check', conf.check, CHECKS), ('Arch', conf.arch, arches),
                                   ('Scope', conf.scope, ('touched', 'all')),
+                                  ('Sparse', entry.get('Sparse', 'no'), ('yes', 'no')),
                                   ('Prefixes', entry.get('Prefixes', 'no'), ('yes', 'no'))):
             if value not in known:
                 raise LabError(f'{path.name}: {conf.name}: {key}: {value} is not known',
                                f'one of {", ".join(known)}')
+        if conf.sparse and conf.arch != build.NATIVE:
+            raise LabError(f'{path.name}: {conf.name}: sparse reads the headers of {build.NATIVE}')
         bad = [word for word in conf.options if not re.match(r'[A-Z0-9_]+=\S+$', word)]
         if bad:
             raise LabError(f'{path.name}: {conf.name}: Options: {bad[0]} is not NAME=value')
@@ -176,17 +181,36 @@ class Bench:
         trees.checkout(tree, 'base')
         self.out, self.hash = build.configure(tree, [COMMON, conf.fragment()], conf.arch)
         self.log = cache.path('log', f'matrix-{tree.ident}-prepare.log')
-        # Once: of what is made of the sources, each object depends on it.
+        self._take_tools()
         run(['nice', *build._make(tree, self.out, f'-j{build.JOBS}', 'prepare', arch=conf.arch)],
             env=build._env(), log=self.log)
+        (self.out / '.mmlab-prepared').write_text(conf.arch)
         self.there = set().union(*[configured(tree, self.out, name) for name in DIRS])
 
+    def _take_tools(self):
+        """Have what make compiles for itself from another directory of the tree."""
+        ready = [p.parent for p in self.out.parent.glob(f'{self.tree.ident}-*/.mmlab-prepared')
+                 if p.read_text() == self.conf.arch]
+        if not ready or self.out in ready:
+            return
+        for name in ('scripts', 'tools'):
+            if (ready[0] / name).is_dir():
+                (self.out / name).mkdir(exist_ok=True)
+                run(['cp', '-a', f'{ready[0]}/{name}/.', f'{self.out}/{name}'])
+
     def compile(self, commit, objects, sparse=None):
-        """proof.compile_objects() here; sparse reads the headers of one architecture."""
-        if sparse is None:
-            sparse = self.conf.arch == build.NATIVE
+        """proof.compile_objects() here, with sparse where the stanza has it."""
+        sparse = self.conf.sparse if sparse is None else sparse
         return proof.compile_objects(self.tree, commit, sorted(objects), self.out, self.hash,
                                      self.conf.arch, sparse)
+
+    def remade(self, old, new, objects):
+        """Those of some objects that a step from one commit to another makes anew."""
+        names = [name for name in git(self.tree.path, 'diff', '--name-only', old, new).splitlines()
+                 if not name.startswith(('tools/', 'Documentation/'))]
+        if any(not name.endswith('.c') for name in names):
+            return objects
+        return [o for o in objects if o[:-2] + '.c' in names]
 
     def blame(self, objects, has):
         """The first patch with which `has` is true of the Noise of some objects."""
@@ -267,9 +291,14 @@ def compile_config(tree, conf, patches, commits, touched, calling):
         result.found.append(f'{patch}: {symbol} is gone from {before.defines[symbol]}, and {name} '
                             'names it')
     if conf.prefixes:
-        for patch, commit in list(zip(patches, commits))[:-1]:
+        result.prefixes = 1         # the whole series
+        for last, patch, commit in zip(['base'] + commits, patches, commits[:-1]):
+            own = bench.remade(last, commit, near)
+            result.prefixes += 1
+            if not own:         # a file that this configuration does not have
+                continue
             try:
-                noise = bench.compile(commit, near)
+                noise = bench.compile(commit, own)
             except LabError as err:
                 result.found.append(f'{patch.name}: {err}')
                 continue
@@ -277,7 +306,6 @@ def compile_config(tree, conf, patches, commits, touched, calling):
             more = noise.count - before.count - (after.count - before.count)
             result.found += [f'{patch.name}: {noise.where[what]}: {what.split(": ", 1)[1]} (a later '
                              'patch takes it away)' for what in more]
-            result.prefixes += 1
         result.prefixes += 1
     result.seconds = time.monotonic() - start
     return result
@@ -370,13 +398,14 @@ def cocci_config(tree, conf, patches, commits):
 
 # --- The tests.
 
-def programs(arch):
-    """The tests, static, for another architecture: their directory. A LabError with a warning."""
+def programs(arch, names=()):
+    """Tests (all), static, for another architecture: their directory. A LabError with a warning."""
+    names = list(names) or build.own_tests()
     compiler, machine = PROGRAMS[arch]
     sources = sorted(p for p in (ROOT / 'selftests').rglob('*') if p.suffix in ('.c', '.h')
                      or p.name == 'Makefile')
     _, version = run([compiler, '--version'])
-    done = cache.path('matrix', f'tests-{arch}-{cache.digest(version, *sources)}')
+    done = cache.path('matrix', f'tests-{arch}-{cache.digest(version, *names, *sources)}')
     if not done.exists():
         part = done.with_suffix('.part')
         shutil.rmtree(part, ignore_errors=True)
@@ -384,13 +413,13 @@ def programs(arch):
         run(['make', '-C', str(part), 'clean'])
         # All that is wrong, in one go.
         log = cache.path('log', f'matrix-tests-{arch}.log')
-        code, text = run(['nice', 'make', '-k', '-C', str(part), 'all', f'CC={compiler}',
+        code, text = run(['nice', 'make', '-k', '-C', str(part), *names, f'CC={compiler}',
                           'CFLAGS=-O2 -g -Werror', 'LDFLAGS=-static'], check=False, log=log)
         bad = re.findall(r'^(\S+\.[ch]:\d+):\d+: ((?:warning|error|fatal error): .*)$', text, re.M)
         if code:
             raise LabError('; '.join(f'{where}: {what}' for where, what in bad)
                            or f'make: {code}', f'see {log}')
-        for name in build.own_tests():
+        for name in names:
             head = (part / name).read_bytes()[:20]
             if head[18] + 256 * head[19] != machine:
                 raise LabError(f'{name} is not a program for {arch}')
@@ -415,7 +444,7 @@ def tests_config(conf):
 def line(base, result):
     """A line of the table."""
     conf = result.conf
-    what = {'compile': 'objects, W=1' + (', sparse' if conf.arch == build.NATIVE else ''),
+    what = {'compile': 'objects, W=1' + (', sparse' if conf.sparse else ''),
             'coccinelle': 'files, coccinelle', 'selftests': 'programs, -Werror'}[conf.check]
     return (f'{base:9} {conf.name:20} {conf.arch:7} {"FAILED" if result.found else "ok":7} '
             f'{result.objects:3} {what}; {result.before} warnings on the base, {result.after} '
@@ -459,9 +488,18 @@ def matrix(base, confs, own_tree, extra):
 
 
 def main():
-    """make matrix [BASE=mainline|6.1|all] [CONFIGS=] [TREE=] [WITH=one more patch]"""
+    """make matrix [BASE=mainline|6.1|all] [CONFIGS=] [TREE=] [WITH=one more patch] [BOOT=arm64]"""
+    from . import arm64         # which takes the tests from here
     picked = bases.pick_bases(os.environ.get('BASE') or 'mainline')
-    confs = pick(os.environ.get('CONFIGS') or '')
+    target = os.environ.get('BOOT') or ''
+    # A boot alone, unless configurations are asked for as well.
+    asked = os.environ.get('CONFIGS') or ''
+    confs = [] if target and not asked else pick(asked)
+    if target not in ('', 'arm64'):
+        raise LabError(f'BOOT={target} is not known', 'it takes arm64')
+    if target and [base.name for base in picked] != ['mainline']:
+        raise LabError('BOOT=arm64 has a configuration for BASE=mainline alone')
+    own_tree, runs = os.environ.get('TREE', ''), runner.Options.from_env().runs
     extra = os.environ.get('WITH') and Path(os.environ['WITH']).absolute()
     if extra and not extra.is_file():
         raise LabError(f'WITH={extra}: there is no such file')
@@ -469,7 +507,7 @@ def main():
     cache.lock()
     lines, count, bad = [], 0, 0
     for base in picked:
-        for result in matrix(base, confs, os.environ.get('TREE', ''), extra):
+        for result in matrix(base, confs, own_tree, extra) if confs else ():
             count += 1
             bad += bool(result.found)
             lines.append(line(base.name, result))
@@ -477,9 +515,13 @@ def main():
             if result.unread:
                 lines.append(f'          sparse stumbles over {" ".join(result.unread)}, without '
                              'the series as well, and may leave checks out there')
-    target = Path(os.environ.get('RESULTS') or ROOT / 'results')
-    target.mkdir(parents=True, exist_ok=True)
-    report = target / f'matrix-{datetime.datetime.now():%Y%m%d-%H%M%S}.txt'
+        if target:
+            more, failures = arm64.boots(base, own_tree, runs)
+            lines += more
+            count, bad = count + 1, bad + bool(failures)
+    place = Path(os.environ.get('RESULTS') or ROOT / 'results')
+    place.mkdir(parents=True, exist_ok=True)
+    report = place / f'matrix-{datetime.datetime.now():%Y%m%d-%H%M%S}.txt'
     report.write_text('\n'.join([build.compiler(), build.compiler('arm64'), *lines, '']))
     print('\n'.join(lines))
     print(f'{bad} of {count} configurations failed; {report}')
