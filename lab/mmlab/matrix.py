@@ -202,7 +202,7 @@ class Bench:
         """proof.compile_objects() here, with sparse where the stanza has it."""
         sparse = self.conf.sparse if sparse is None else sparse
         return proof.compile_objects(self.tree, commit, sorted(objects), self.out, self.hash,
-                                     self.conf.arch, sparse)
+                                     self.conf.arch, sparse, True)
 
     def remade(self, old, new, objects):
         """Those of some objects that a step from one commit to another makes anew."""

@@ -206,15 +206,18 @@ def _checker(place):
     return words
 
 
-def compile_objects(place, commit, objects, out, config_hash, arch=build.NATIVE, sparse=True):
+def compile_objects(place, commit, objects, out, config_hash, arch=build.NATIVE, sparse=True,
+                    nm=False):
     """Build some objects of a commit with W=1, and sparse: a Noise. A LabError if it fails.
+
+    nm: with their symbols.
 
     All of them are made, that all warnings come; of what is as it was, ccache makes it cheap.
     """
     checker = _checker(place) if sparse else ''
     version = run(['sparse', '--version'])[1] if sparse else ''
     key = cache.digest(trees.kernel_key(place, commit), config_hash, build.compiler(arch), version,
-                       checker, ' '.join(objects), 'kernel-doc')
+                       checker, ' '.join(objects), f'kernel-doc {nm}')
     kept = cache.path('objects', f'{key}.json')
     if not kept.exists():
         trees.checkout(place, commit)
@@ -237,8 +240,9 @@ def compile_objects(place, commit, objects, out, config_hash, arch=build.NATIVE,
         left = [o for o in objects if sparse and o[:-2] + '.c' not in read]
         if left:
             raise LabError(f'sparse was not run on {" ".join(left)}', f'see {log}')
-        _, text = run([f'{build.ARCHES[arch]}nm', '-A', *objects], cwd=out)
-        noise.needs, noise.defines = symbols(text)
+        if nm:
+            _, text = run([f'{build.ARCHES[arch]}nm', '-A', *objects], cwd=out)
+            noise.needs, noise.defines = symbols(text)
         part = kept.with_suffix('.part')
         part.write_text(json.dumps(vars(noise), indent=1))
         os.rename(part, kept)
