@@ -346,8 +346,8 @@ def _probe(tree):
     """A LabError unless coccinelle finds a fault that is there."""
     with tempfile.TemporaryDirectory(dir=cache.path('x').parent) as tmp:
         path = Path(tmp) / 'probe.c'
-        path.write_text('void f(int a)\n{\n\tif (a)\n\t\tBUG();\n}\n')
-        found, _, _ = coccicheck(tree, path, str(tree.path / 'scripts/coccinelle/misc/bugon.cocci'))
+        path.write_text('int f(int a)\n{\n\tswitch (a) {\n\tcase 1:\n\t\treturn 1;\n\t};\n\treturn 0;\n}\n')
+        found, _, _ = coccicheck(tree, path, str(tree.path / 'scripts/coccinelle/misc/semicolon.cocci'))
     if not found:
         raise LabError('coccinelle does not find the fault in a file that has one',
                        'see scripts/coccicheck of the tree')
