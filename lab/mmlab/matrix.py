@@ -223,15 +223,23 @@ class Bench:
                 return patch.name
         return 'the series'
 
-    def unresolved(self, before, after):
+    def _named(self, commit, symbol, pattern):
+        """The objects here whose source has a pattern with the symbol in it."""
+        _, text = git(self.tree.path, 'grep', '-lE', pattern.format(symbol), commit, '--',
+                      *[f'{d}/*.c' for d in DIRS], check=False)
+        return {line.split(':', 1)[1][:-2] + '.o' for line in text.splitlines()} & self.there
+
+    def unresolved(self, before, after, near):
         """Symbols that the series makes objects need and that no object here has."""
         new = set(after.needs) - set(before.needs) - set(after.defines)
         for symbol in sorted(new):
-            _, text = git(self.tree.path, 'grep', '-lE', rf'^[^ /#].*\b{symbol}(\(|\)| = |;)',
-                          self.commits[-1], '--', *[f'{d}/*.c' for d in DIRS], check=False)
-            names = {line.split(':', 1)[1][:-2] + '.o' for line in text.splitlines()} & self.there
-            have = self.compile(self.commits[-1], names, False).defines if names else {}
-            if symbol not in have:
+            names = self._named(self.commits[-1], symbol, r'^[^ /#].*\b{}(\(|\)| = |;)')
+            if names and symbol in self.compile(self.commits[-1], names, False).defines:
+                continue
+            # It may be in a directory that is not looked at, or made by a macro: then others need
+            # it, whom the series does not touch, and the base is linked with them. A few will do.
+            names = sorted(self._named('base', symbol, r'\b{}\b') - set(near))[:4]
+            if not names or symbol not in self.compile('base', names, False).needs:
                 yield symbol
 
     def gone(self, before, after):
@@ -282,7 +290,7 @@ def compile_config(tree, conf, patches, commits, touched, calling):
         _compare(bench, result, old, rest, far)
         result.before += sum(old.count.values())
         result.after += sum(rest.count.values())
-    for symbol in bench.unresolved(before, after):
+    for symbol in bench.unresolved(before, after, near):
         patch = bench.blame(near, lambda noise, s=symbol: s in noise.needs)
         result.found.append(f'{patch}: {after.needs[symbol]} needs {symbol}, which no object has '
                             'in this configuration')

@@ -222,6 +222,16 @@ class Findings(unittest.TestCase):
                          ['p1.patch: mm/a.o needs __udivdi3, which no object has in this '
                           'configuration'])
 
+    def test_a_symbol_that_others_need_too(self):
+        noises = {'base': noise(), 'p1': noise(needs=['get_random_u32'])}
+        bench, other = Fake(noises, ('mm/a.o', 'mm/b.o')), noise(needs=['get_random_u32'])
+        bench.compile = lambda commit, objects, sparse=None: (
+            other if 'mm/b.o' in objects else noises[commit])
+        for grep, found in (('base:mm/b.c', []), ('base:mm/a.c', ['get_random_u32'])):
+            with mock.patch.object(matrix, 'git', lambda *args, **kw: (0, grep)):
+                self.assertEqual(list(bench.unresolved(noises['base'], noises['p1'], ['mm/a.o'])),
+                                 found)
+
     def test_a_symbol_that_another_object_has(self):
         self.assertEqual(findings({'base': noise(), 'p1': noise(needs=['x'], defines=['x'])}), [])
 
