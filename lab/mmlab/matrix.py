@@ -361,8 +361,10 @@ def _probe(tree):
                        'see scripts/coccicheck of the tree')
 
 
-def cocci_config(tree, conf, patches, commits):
+def cocci_config(tree, conf, series, commits):
     """A Result of Check: coccinelle, on the files that the series touches."""
+    # git blame wants to know of each commit below the last one, tests and all.
+    whole = build.Kernel('', '', commits[-1], patches=series.patches)
     start, result = time.monotonic(), Result(conf)
     names = [o[:-2] + '.c' for o in proof.objects_between(tree, 'base', commits[-1])]
     _, version = run(['spatch', '--version'])
@@ -397,8 +399,7 @@ def cocci_config(tree, conf, patches, commits):
         result.after += sum(new.values())
         for what in new - old:
             number = where[what].rsplit(':', 1)[1]
-            patch = build._patch_of(tree, build.Kernel('', '', commits[-1], patches=patches), name,
-                                    number)
+            patch = build._patch_of(tree, whole, name, number)
             result.found.append(f'{patch.name if patch else "the series"}: {where[what]}: {what}')
     result.seconds = time.monotonic() - start
     return result
@@ -482,7 +483,7 @@ def matrix(base, confs, own_tree, extra):
             continue
         with stage(f'{conf.check} {conf.arch}', f'{base.name} {conf.name}'):
             if conf.check == 'coccinelle':
-                result = cocci_config(tree, conf, patches, commits)
+                result = cocci_config(tree, conf, series, commits)
             elif conf.check == 'selftests':
                 result = tests_config(conf)
             else:
