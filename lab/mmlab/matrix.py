@@ -314,7 +314,6 @@ def compile_config(tree, conf, patches, commits, touched, calling):
             more = noise.count - before.count - (after.count - before.count)
             result.found += [f'{patch.name}: {noise.where[what]}: {what.split(": ", 1)[1]} (a later '
                              'patch takes it away)' for what in more]
-        result.prefixes += 1
     result.seconds = time.monotonic() - start
     return result
 
