@@ -49,8 +49,9 @@ def spread(values):
 
 def table(found):
     """Lines: TLB invalidations by function; found: {kernel: [Counter]}."""
-    names = sorted({name for runs in found.values() for one in runs for name in one},
-                   key=lambda name: (-max(one[name] for runs in found.values() for one in runs), name))
+    boots_all = [one for runs in found.values() for one in runs]
+    names = sorted({name for one in boots_all for name in one},
+                   key=lambda name: (-max(one[name] for one in boots_all), name))
     rows = [['all'] + [spread([sum(one.values()) for one in runs]) for runs in found.values()]]
     rows += [[name] + [spread([one[name] for one in runs]) for runs in found.values()]
              for name in names]
