@@ -369,8 +369,8 @@ static int press(enum ru_lru lru, const struct row *row, struct group *g,
 		/*
 		 * Four times what goes through a group, or until what has to
 		 * happen has: aging ends when half of the hot pages have moved,
-		 * or a few less. Settling makes sure that kswapd does not decide
-		 * on what was true before the group was there.
+		 * or a few less. Settling makes sure that kswapd does not go by
+		 * what was true before the group was there.
 		 */
 		want = row->outcome == AGED ? hot_pages(row) * 3 / 8 : 0;
 		if (ru_cg_settle())

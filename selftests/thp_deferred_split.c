@@ -991,9 +991,9 @@ static int row_removed(const struct ctx *c)
 }
 
 /*
- * The storm: threads which unmap, free, move, lock and share parts of huge pages
- * in all ways there are, while those are split by reclaim and through debugfs, and
- * khugepaged makes new ones. No page may ever have other contents than it
+ * The storm: threads which unmap, free, move, lock and share parts of huge
+ * pages in all ways there are, while those are split by reclaim and through
+ * debugfs, and khugepaged makes new ones. No page may ever have other contents than it
  * should.
  */
 #define THREADS		4
@@ -1155,8 +1155,8 @@ static void *storm_thread(void *arg)
 			break;
 		case 5:
 			/*
-			 * Part of a huge page is locked while that may be split,
-			 * and not for longer: MADV_DONTNEED refuses.
+			 * Part of a huge page is locked while that may be
+			 * split, and not for longer: MADV_DONTNEED refuses.
 			 */
 			if (mlock(p, len)) {
 				t->failed = "mlock";
