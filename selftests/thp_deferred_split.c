@@ -993,8 +993,8 @@ static int row_removed(const struct ctx *c)
 /*
  * The storm: threads which unmap, free, move, lock and share parts of huge
  * pages in all ways there are, while those are split by reclaim and through
- * debugfs, and khugepaged makes new ones. No page may ever have other contents than it
- * should.
+ * debugfs, and khugepaged makes new ones. No page may ever have other contents
+ * than it should.
  */
 #define THREADS		4
 #define STORM_THPS	4		/* of each thread */
