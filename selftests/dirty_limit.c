@@ -485,7 +485,7 @@ static void run_memcg_idle(enum ru_lru lru, const char *name)
 	if (fd < 0 || writer_start(&w, cg))
 		goto skip;
 	memset(&idle, 0, sizeof(idle));
-	for (i = 0; i < 3; i++) {
+	for (i = 0; i < 3 && idle.sleeps <= max; i++) {
 		/* Nothing dirty as well, so that this much comes fast. */
 		if (ru_cg_stat(cg, "file_dirty") < 0 ||
 		    writer_go(&w, fd, CG_WRITE, CG_WRITE) ||
@@ -496,8 +496,8 @@ static void run_memcg_idle(enum ru_lru lru, const char *name)
 		    watch_memcg(&w) < 0 || start_over(fd))
 			goto skip;
 	}
-	ksft_print_msg("counters[%s]: idle_sleeps=%ld idle_ms=%lld dirty_before=%lld\n",
-		       name, idle.sleeps, idle.ms, dirty / i);
+	ksft_print_msg("counters[%s]: idle_sleeps=%ld idle_ms=%lld rounds=%d dirty_before=%lld\n",
+		       name, idle.sleeps, idle.ms, i, dirty / i);
 	ksft_print_msg("%ld sleeps with nothing dirty, at most %ld\n",
 		       idle.sleeps, max);
 	result(lru, name, idle.sleeps <= max, fix_memcg);
@@ -794,7 +794,7 @@ static void print_excess(const char *name, const struct excess *x)
  * A disk as fast as it gets. It may have 1/8 of the limit dirty, 512 pages: 8
  * times that are to be written. On the way the task may have to wait for the
  * disk, 25 times for each eighth; without the fix it has to for each page. It
- * has until the slow disk has written 2560 pages, of an excess of 6144.
+ * has until the slow disk has written 1600 pages, of an excess of 6144.
  *
  * If the disk is new, its share of the limit has to grow first, from nothing,
  * and with what it writes: it has until 4096 pages, and twice the sleeps. At a
@@ -807,7 +807,7 @@ static void run_fast(enum ru_lru lru, const char *name, struct excess *x,
 
 	x->disk.mb = DISK_MB(LIMIT_BEFORE);
 	x->want = 8 * LIMIT_AFTER / 8;
-	x->slow_max = x->before ? 2560 : 4096;
+	x->slow_max = x->before ? 1600 : 4096;
 	if (write_in_excess(x)) {
 		skip(lru, name);
 		return;
@@ -898,21 +898,21 @@ static void run_medium_bound(enum ru_lru lru, const char *name)
 }
 
 /*
- * A disk that takes a page in two seconds, of which nothing was known, stands
+ * A disk that takes a second for a page, of which nothing was known, stands
  * still for all of the row. It has no share of the limit, and gets what
  * wb_stat_error() lets everybody have, 8 * (1 + log2(n)) pages for each of n
  * CPUs, and what it writes.
  */
 static void run_stalled(enum ru_lru lru, const char *name)
 {
-	/* One second of the slow disk. */
+	/* Half a second of the slow disk. */
 	struct excess x = {
 		.disk = {
 			.mb = DISK_MB(LIMIT_BEFORE),
-			.delay_ns = 20 * SLOW_NS, .depth = 1,
+			.delay_ns = 10 * SLOW_NS, .depth = 1,
 			.request_pages = 1,
 		},
-		.want = SIZE_MAX, .slow_max = 640,
+		.want = SIZE_MAX, .slow_max = 320,
 	};
 	size_t max = LIMIT_AFTER / 8 + stat_error();
 
@@ -1067,7 +1067,7 @@ skip:
 /* Takes all free memory but @keep pages, for as long as it lives. */
 static int take_memory(struct ru_child *child, size_t keep)
 {
-	size_t size = (ru_vmstat("nr_free_pages") - keep) * page_size;
+	size_t size = (ru_vmstat("nr_free_pages") - keep) * page_size, i;
 	unsigned char order;
 	pid_t pid;
 	char *p;
@@ -1081,7 +1081,8 @@ static int take_memory(struct ru_child *child, size_t keep)
 		_exit(1);
 	madvise(p, size, MADV_HUGEPAGE);
 	while (read(child->in, &order, 1) == 1) {
-		memset(p, 1, size);
+		for (i = 0; i < size; i += page_size)
+			p[i] = 1;
 		if (write(child->out, &order, 1) != 1)
 			break;
 	}
