@@ -96,10 +96,7 @@ class Options(runner.Options):
             raise LabError(f'RUNS={opts.runs}: there are {len(VARIATIONS)} ways to vary a run',
                            f'take at most {len(VARIATIONS)}')
         opts.vary = variation
-        mutants = env.get('MUTANTS') or str(MUTANT_RUNS)
-        if not re.fullmatch(r'\d{1,3}', mutants):
-            raise LabError(f'MUTANTS={mutants} is not a number of runs that boot mutants too')
-        opts.mutant_runs = min(opts.runs, int(mutants))
+        opts.mutant_runs = min(opts.runs, int(env.get('MUTANTS') or MUTANT_RUNS))
         opts.mutants = opts.mutant_runs > 0
         return opts
 

@@ -45,13 +45,14 @@ class Options:
             opts = cls(env.get('BASE') or 'mainline', env.get('TESTS', ''), env.get('LRU') or 'both',
                        env.get('MODE') or 'auto', env.get('TREE', ''), int(env.get('CPUS') or 0),
                        int(env.get('RUNS') or 1), env.get('MUTANTS', '1') != '0',
-                       env.get('RESULTS') or str(ROOT / 'results'))
+                       env.get('RESULTS') or str(ROOT / 'results'),
+                       mutant_runs=int(env.get('MUTANTS') or 0))
         except ValueError as err:
-            raise LabError(f'CPUS= and RUNS= take numbers: {err}') from err
+            raise LabError(f'CPUS=, RUNS= and MUTANTS= take numbers: {err}') from err
         if opts.lru not in LRU:
             raise LabError(f'LRU={opts.lru} is not known', f'one of {", ".join(LRU)}')
-        if opts.runs < 1 or not 0 <= opts.cpus <= 8:
-            raise LabError('RUNS= starts at 1, CPUS= goes to 8')
+        if opts.runs < 1 or not 0 <= opts.cpus <= 8 or opts.mutant_runs < 0:
+            raise LabError('RUNS= starts at 1, MUTANTS= at 0, CPUS= goes to 8')
         if opts.mode not in ('tcg', 'icount', 'kvm', 'auto'):
             raise LabError(f'MODE={opts.mode} is not known', 'one of tcg, icount, kvm, auto')
         return opts
@@ -66,6 +67,8 @@ class Options:
                 words.append(f'{key}="{value}"' if ' ' in str(value) else f'{key}={value}')
         if not self.mutants:
             words.append('MUTANTS=0')
+        elif 0 < self.mutant_runs < self.runs:
+            words.append(f'MUTANTS={self.mutant_runs}')
         return ' '.join(words)
 
 

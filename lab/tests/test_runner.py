@@ -22,6 +22,22 @@ def kernel(name, **expect):
                            expect={('a_test', lru): rows for lru, rows in expect.items()})
 
 
+class Mutants(unittest.TestCase):
+    """MUTANTS= of make run."""
+
+    def test_a_number_of_repetitions(self):
+        for env, runs, command in (
+                ({}, 0, 'make run BASE=6.1'),
+                ({'RUNS': '3', 'MUTANTS': '1'}, 1, 'make run BASE=6.1 RUNS=3 MUTANTS=1'),
+                ({'RUNS': '3', 'MUTANTS': '3'}, 3, 'make run BASE=6.1 RUNS=3'),
+                ({'RUNS': '3', 'MUTANTS': '0'}, 0, 'make run BASE=6.1 RUNS=3 MUTANTS=0')):
+            with mock.patch.dict(os.environ, env, clear=True):
+                opts = runner.Options.from_env()
+            self.assertEqual(opts.mutant_runs, runs)
+            self.assertEqual(opts.command(SimpleNamespace(name='6.1')), command)
+        self.assertFalse(opts.mutants)
+
+
 class Wanted(unittest.TestCase):
     """runner.wanted()"""
 
