@@ -15,27 +15,14 @@
 
 # No name here has a blank in it.
 # shellcheck disable=SC2086,SC2046,SC2015
-/bin/busybox --install -s /bin
+# shellcheck source=lab/guest.sh
+. /tests/guest.sh
 ln -sf /usr/bin/bash /bin/bash
 echo -1000 > /proc/self/oom_score_adj
-lru=classic
-[ "$1" = -l ] && { lru=$2; shift 2; }
 suite=$1
 seconds=$2
 each=$3
 items=$(echo "$4" | tr + ' ')
-nullb=/sys/kernel/config/nullb
-
-# disk NAME MIB: a memory-backed disk; prints its node
-disk()
-{
-	mkdir $nullb/$1
-	echo $2 > $nullb/$1/size
-	echo 4096 > $nullb/$1/blocksize
-	echo 1 > $nullb/$1/memory_backed
-	echo 1 > $nullb/$1/power
-	if [ -e /dev/$1 ]; then echo /dev/$1; else echo /dev/nullb$(cat $nullb/$1/index); fi
-}
 
 # cannot TEXT: nothing was tested, and that is not a result
 cannot()
@@ -97,11 +84,7 @@ one()
 	return $code
 }
 
-if [ -e /sys/kernel/mm/lru_gen/enabled ]; then
-	gens=0
-	[ $lru = mglru ] && gens=7
-	echo $gens > /sys/kernel/mm/lru_gen/enabled
-fi
+select_lru
 if [ $suite != kunit ]; then
 	swap=$(disk t_swap 384)
 	fs=$(disk t_fs 320)

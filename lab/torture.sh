@@ -13,15 +13,13 @@
 
 # No name here has a blank in it.
 # shellcheck disable=SC2086,SC2046
-/bin/busybox --install -s /bin
+# shellcheck source=lab/guest.sh
+. /tests/guest.sh
 # This shell is not what has to go.
 echo -1000 > /proc/self/oom_score_adj
-lru=classic
-[ "$1" = -l ] && { lru=$2; shift 2; }
 part=$(( ${1:-600} / 6 ))
 
 cg=/sys/fs/cgroup
-nullb=/sys/kernel/config/nullb
 fault=/sys/kernel/debug
 rows=0
 failed=0
@@ -36,17 +34,6 @@ result()
 		echo "not ok $rows $lru: $1"
 		failed=1
 	fi
-}
-
-# disk NAME MIB: a memory-backed disk; prints its node
-disk()
-{
-	mkdir $nullb/$1
-	echo $2 > $nullb/$1/size
-	echo 4096 > $nullb/$1/blocksize
-	echo 1 > $nullb/$1/memory_backed
-	echo 1 > $nullb/$1/power
-	if [ -e /dev/$1 ]; then echo /dev/$1; else echo /dev/nullb$(cat $nullb/$1/index); fi
 }
 
 # group NAME BYTES: a group with a limit
@@ -129,11 +116,7 @@ done
 
 echo "TAP version 13"
 echo "1..6"
-if [ -e /sys/kernel/mm/lru_gen/enabled ]; then
-	gens=0
-	[ $lru = mglru ] && gens=7
-	echo $gens > /sys/kernel/mm/lru_gen/enabled
-fi
+select_lru
 echo always > /sys/kernel/mm/transparent_hugepage/enabled
 echo "+memory +io" > $cg/cgroup.subtree_control
 # They are in memory, all of them; XFS wants 300 MiB.
@@ -241,8 +224,7 @@ swapoff $ssd || bad=1
 swapoff $hdd || bad=1
 umount /mnt || bad=1
 for d in t_ssd t_hdd t_come t_fs; do
-	echo 0 > $nullb/$d/power
-	rmdir $nullb/$d || bad=1
+	no_disk $d || bad=1
 done
 # Groups that are gone and still charged: they go with the last reference.
 end=$(( $(date +%s) + 60 ))

@@ -9,7 +9,7 @@ from . import ui
 VERBS = {'run': 'runner', 'check': 'check', 'report': 'evidence', 'profile': 'profile',
          'torture': 'torture', 'bisect': 'bisect', 'refresh': 'refresh', 'deps': 'deps',
          'send': 'send', 'jobs': 'jobs', 'field': 'field', 'suites': 'suites',
-         'lru-file': 'lrufile', 'matrix': 'matrix'}
+         'loads': 'loads', 'matrix': 'matrix'}
 
 
 def main():
@@ -24,7 +24,7 @@ def main():
             return module.main()
         finally:
             if (sys.argv[1] in ('run', 'report', 'profile', 'torture', 'bisect', 'field', 'suites',
-                                'lru-file', 'matrix')
+                                'loads', 'matrix')
                     and len(sys.argv) == 2):
                 print('\n'.join(ui.budget()))
     return ui.main_guard(call)

@@ -77,10 +77,7 @@ def boot_pair(kerns, image, test, lru, timeout, work):
 def profile_base(base, opts, tests):
     """Boot, print and write the profiles of one base; the directory they are in."""
     boot.refuse_mode('icount', base, 1)
-    tree, kerns, _, image, config_hash = runner.prepare(base, opts, tests)
-    kerns = kerns[:2]
-    if kerns[1].bad:
-        raise LabError(f'the patched kernel does not build: {kerns[1].bad}')
+    tree, kerns, _, image, config_hash = runner.pair(base, opts, tests)
     work = cache.path('runs', cache.digest('profile', *[k.key for k in kerns], image,
                                            boot.qemu_version(), *[str(test) for test in tests]))
     found = []
@@ -128,7 +125,6 @@ def main():
         raise LabError(f'MODE={os.environ["MODE"]}: calls are exact under icount alone',
                        'leave MODE out')
     opts = runner.Options.from_env()
-    opts.mutants = False
     tests = bases.pick_tests(opts.tests)
     picked = bases.pick_bases(opts.base)
     if opts.tree and len(picked) > 1:

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from . import bases, boot, build, cache, deps, ktap, report, tree as trees, ui
@@ -132,8 +132,11 @@ def _late(opts, kern):
                 time.monotonic() - ui.START > opts.deadline)
 
 
-def prepare(base, opts, tests):
-    """Everything up to the first boot: (tree, kernels, tests, image, config hash)."""
+def prepare(base, opts, tests, more=()):
+    """Everything up to the first boot: (tree, kernels, tests, image, config hash).
+
+    more: directories of selftests, besides that of the series, whose programs are built.
+    """
     with stage('fetch', f'{base.name}: {opts.tree or base.package + " " + base.version}'):
         tree = trees.get(base, opts.tree)
     with stage('apply', f'{base.series} to {tree.version}'):
@@ -151,10 +154,18 @@ def prepare(base, opts, tests):
     if kerns[0].bad:
         raise LabError(f'the base kernel does not build: {kerns[0].bad}')
     with stage('selftests', f'make -C tools/testing/selftests TARGETS={base.selftests.split("/")[-1]}'):
-        tests_dir = build.selftests(tree, kerns[1].commit, config_dir)
+        tests_dir = build.selftests(tree, kerns[1].commit, config_dir, more)
     with stage('image'):
         image = build.image(tests_dir, tests)
     return tree, kerns, tests_dir, image, config_hash
+
+
+def pair(base, opts, tests, more=()):
+    """The same for base and patched alone, which both have to build."""
+    tree, kerns, *rest = prepare(base, replace(opts, mutants=False), tests, more)
+    if kerns[1].bad:
+        raise LabError(f'the patched kernel does not build: {kerns[1].bad}')
+    return tree, kerns[:2], *rest
 
 
 def _same_kernel(kerns):

@@ -392,20 +392,9 @@ def options():
 
 def prepare(base, names):
     """Both kernels and an initramfs: (tree, [base, patched], {suite: image})."""
-    with stage('fetch', f'{base.name}: {base.package} {base.version}'):
-        tree = trees.get(base)
-    with stage('apply', f'{base.series} to {tree.version}'):
-        kerns = runner.kernels(tree, bases.pick_tests(''), False)
-    with stage('configure', ' '.join(p.name for p in base.config)):
-        config_dir, config_hash = build.configure(tree)
-    for kern in kerns:
-        with stage('build', f'{base.name} {FLAVOUR}: {kern.desc}'):
-            build.kernel(tree, kern, config_dir, config_hash)
-        if kern.bad:
-            raise LabError(f'the {kern.name} kernel does not build: {kern.bad}')
     # The tests of the patched tree for both: they are those of the base, and the series' own.
-    with stage('selftests'):
-        tests_dir = build.selftests(tree, kerns[1].commit, config_dir, ['cgroup'])
+    tree, kerns, tests_dir, *_ = runner.pair(base, runner.Options(), bases.pick_tests(''),
+                                             ['cgroup'])
     with stage('image'):
         return tree, kerns, images(tree, tests_dir, names)
 
@@ -417,6 +406,7 @@ def images(tree, tests_dir, names):
     unwind = os.path.realpath(run(['gcc', '-print-file-name=libgcc_s.so.1'])[1].strip())
     for name in names:
         extra = {'/tests/suites.sh': ROOT / 'lab/suites.sh',
+                 '/tests/guest.sh': ROOT / 'lab/guest.sh',
                  '/usr/lib/libgcc_s.so.1': Path(unwind)}
         source = {'mm': tests_dir, 'cgroup': tests_dir.parent / 'cgroup'}.get(name)
         for path in sorted(source.rglob('*')) if source else []:

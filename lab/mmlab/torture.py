@@ -95,7 +95,8 @@ def torture(base, flavour, minutes, tests, kinds):
         tests_dir = build.selftests(tree, kern.commit, config_dir)
     with stage('image'):
         image = build.image(tests_dir, tests, TOOLS,
-                            {'/tests/torture.sh': ROOT / 'lab/torture.sh'})
+                            {f'/tests/{script}': ROOT / 'lab' / script
+                             for script in ('guest.sh', 'torture.sh')})
     ours = functions(tree, kern.patches)
     khz = boot.tsc_khz()
     # Data races are reported and counted; all else ends the guest. With page tables of five levels
