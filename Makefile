@@ -17,7 +17,7 @@ PY := PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=lab python3
 help:
 	@sed -n '/^## Commands/,/^## /p' README.md | sed '1d;$$d'
 
-run check report profile suites torture bisect loads matrix refresh deps send jobs field: python
+run check report profile suites torture bisect prefixes loads matrix refresh deps send jobs field: python
 	@$(PY) -m mmlab $@
 
 # Everything else is installed by the lab itself.
@@ -34,4 +34,4 @@ clean:
 	rm -rf results out
 	$(MAKE) -C selftests clean
 
-.PHONY: help run check report field profile suites torture bisect loads matrix refresh deps send jobs python clean
+.PHONY: help run check report field profile suites torture bisect prefixes loads matrix refresh deps send jobs python clean

@@ -9,7 +9,7 @@ from . import ui
 VERBS = {'run': 'runner', 'check': 'check', 'report': 'evidence', 'profile': 'profile',
          'torture': 'torture', 'bisect': 'bisect', 'refresh': 'refresh', 'deps': 'deps',
          'send': 'send', 'jobs': 'jobs', 'field': 'field', 'suites': 'suites',
-         'loads': 'loads', 'matrix': 'matrix'}
+         'loads': 'loads', 'prefixes': 'prefixes', 'matrix': 'matrix'}
 
 
 def main():
@@ -24,7 +24,7 @@ def main():
             return module.main()
         finally:
             if (sys.argv[1] in ('run', 'report', 'profile', 'torture', 'bisect', 'field', 'suites',
-                                'loads', 'matrix')
+                                'loads', 'matrix', 'prefixes')
                     and len(sys.argv) == 2):
                 print('\n'.join(ui.budget()))
     return ui.main_guard(call)
