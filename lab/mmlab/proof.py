@@ -67,6 +67,21 @@ def _judge(results, kerns, wanted, keys):
     return (lacks or [''])[0], (wrong or [''])[0]
 
 
+def only_other_tests(place, topic, old, new):
+    """Whether two trees are one but for sources of tests of other topics.
+
+    A test is a program of one source; what tests share counts for each of them. Kernels are told
+    apart by their keys.
+    """
+    if old == new:
+        return True
+    code, out = git(place.path, 'diff', '--name-only', old, new, check=False)
+    others = {f'{place.base.selftests}/{test.name}.c' for test in bases.load_tests().values()
+              if test.topic != topic}
+    # A tree that is not here cannot be compared.
+    return not code and set(out.splitlines()) <= others
+
+
 def by_results(opts, place, series, commits):
     """The newest run that proves the topic, and the one with the numbers: a LabError without one."""
     tests = [t for t in bases.load_tests().values() if t.topic == opts.topic]
@@ -93,7 +108,8 @@ def by_results(opts, place, series, commits):
     for path in sorted(Path(opts.results).glob('*/results.json'), reverse=True):
         try:
             results = json.loads(path.read_text())
-            if results['base'] != opts.base.name or results['series_tree'] != tree_hash:
+            if results['base'] != opts.base.name or not only_other_tests(
+                    place, opts.topic, results['series_tree'], tree_hash):
                 continue
             if results['config_hash'] != config:
                 reason = reason or f'{path.parent.name} has another kernel configuration'

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
+from types import SimpleNamespace
 from unittest import mock
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -521,6 +522,43 @@ class Refused(Case):
     def test_section(self):
         with lab.having("Documentation/anon.md", "# x\n"):
             self.refused(self.send(), 'Documentation/anon.md has no section "The fix"')
+
+
+class OtherTests(unittest.TestCase):
+    """proof.only_other_tests()"""
+
+    def trees(self, *changes):
+        """A work place, and two trees of it that differ in some files."""
+        path = Path(tempfile.mkdtemp(dir=self.tmp))
+        git(path, "init", "-q", ".")
+        out = []
+        for text, names in (("a", ("mm/vmscan.c", "st/readonce.c", "st/dirty_limit.c",
+                                   "st/reclaim_util.c")), ("b", changes)):
+            for name in names:
+                (path / name).parent.mkdir(exist_ok=True)
+                write(path / name, text)
+            git(path, "add", "-A")
+            out.append(git(path, "write-tree").strip())
+        return SimpleNamespace(path=path, base=SimpleNamespace(selftests="st")), *out
+
+    def setUp(self):
+        tmp = tempfile.TemporaryDirectory()
+        self.addCleanup(tmp.cleanup)
+        self.tmp = tmp.name
+
+    def test_the_test_of_another_topic(self):
+        place, old, new = self.trees("st/readonce.c")
+        self.assertTrue(proof.only_other_tests(place, "dirty", old, new))
+        self.assertFalse(proof.only_other_tests(place, "readonce", old, new))
+
+    def test_what_tests_share(self):
+        for name in ("st/reclaim_util.c", "mm/vmscan.c"):
+            place, old, new = self.trees("st/readonce.c", name)
+            self.assertFalse(proof.only_other_tests(place, "dirty", old, new))
+
+    def test_a_tree_that_is_not_there(self):
+        place, old, _ = self.trees("st/readonce.c")
+        self.assertFalse(proof.only_other_tests(place, "dirty", "0" * 40, old))
 
 
 class Parts(unittest.TestCase):
