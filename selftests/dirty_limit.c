@@ -571,19 +571,21 @@ skip:
 static void run_memcg_flushes(enum ru_lru lru, const char *name)
 {
 	const struct ru_disk_spec disk = { .mb = DISK_MB(CG_WRITE) };
-	const size_t pages = 32 * 1024;
+	/* All of it is written, and dirtied anew, in each of the rounds. */
+	const size_t pages = CG_LIMIT / 4, rounds = 16;
 	/*
 	 * None is due but the periodic one, of all groups each two seconds, and
 	 * those that make up for it should it be late. The limits are checked
-	 * each 64 pages or so: the square root of what is left to the limit,
-	 * rounded down to a power of two. A kernel that flushes each time has
-	 * one for some 850 pages, as it takes that many updates to be worth it.
+	 * each 32 pages: the square root of what is left to three quarters of
+	 * the limit, rounded down to a power of two. That is 19 times a round.
 	 */
-	const long long max = pages / 2048;
+	const long long max = 2 * rounds;
 	char cg[PATH_MAX], dev[PATH_MAX], dir[PATH_MAX], filter[64];
 	long long end = ru_mono_ms() + TIMEOUT_MS, before, flushes;
 	static struct writer w;
 	struct stat st;
+	long sleeps = 0;
+	size_t i;
 	int fd;
 
 	if (ru_cg_writeback() || ru_trace_has(FLUSH_EVENT) < 0 ||
@@ -612,15 +614,18 @@ static void run_memcg_flushes(enum ru_lru lru, const char *name)
 				 "no periodic flush in %d ms", TIMEOUT_MS);
 		goto skip;
 	}
-	if (writer_go(&w, fd, CG_LIMIT / 4, pages) ||
-	    writer_wait(&w, TIMEOUT_MS) <= 0)
-		goto skip;
+	for (i = 0; i < rounds; i++) {
+		if (writer_go(&w, fd, pages, pages) ||
+		    writer_wait(&w, TIMEOUT_MS) <= 0 || start_over(fd))
+			goto skip;
+		sleeps += w.job->sleeps;
+	}
 	flushes = ru_trace_count(dir);
 	if (flushes < 0)
 		goto skip;
 	flushes -= before;
 	ksft_print_msg("counters[%s]: flushes=%lld pages=%zu sleeps=%ld\n",
-		       name, flushes, pages, w.job->sleeps);
+		       name, flushes, rounds * pages, sleeps);
 	ksft_print_msg("%lld flushes, at most %lld\n", flushes, max);
 	result(lru, name, flushes <= max, NULL);
 	return;
