@@ -82,9 +82,9 @@ class Options(Case):
                 ({"TESTS": "aging, x"}, "TESTS=x is not declared: one of aging"),
                 ({"LRU": "new"}, "LRU=new is not known: one of classic, mglru, both"),
                 ({"MODE": "fast"}, "MODE=fast is not known: one of tcg, icount, kvm, auto"),
-                ({"CPUS": "two"}, "CPUS= and RUNS= take numbers: invalid literal for int() "
+                ({"CPUS": "two"}, "CPUS=, RUNS= and MUTANTS= take numbers: invalid literal for int() "
                                   "with base 10: 'two'"),
-                ({"RUNS": "1.5"}, "CPUS= and RUNS= take numbers: "),
+                ({"RUNS": "1.5"}, "CPUS=, RUNS= and MUTANTS= take numbers: "),
                 ({"RUNS": "0"}, "RUNS= starts at 1"), ({"CPUS": "9"}, "CPUS= goes to 8"),
                 ({"CPUS": "-1"}, "CPUS= goes to 8"),
                 ({"TREE": "/", "BASE": "all"},
