@@ -151,7 +151,7 @@ def main():
         target = Path(opts.results) / stem
         target.mkdir(parents=True)
         (target / 'report.txt').write_text('\n'.join([*head, *grid, '']))
-        (target / 'results.json').write_text(json.dumps({'command': again, 'runs': runs}, indent=1))
+        (target / 'runs.json').write_text(json.dumps({'command': again, 'runs': runs}, indent=1))
         print('\n'.join([*head, *grid]))
-        print(f'\nresults: {target}/report.txt  (results.json)')
+        print(f'\nresults: {target}/report.txt  (runs.json)')
     return 0
